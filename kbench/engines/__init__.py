@@ -1,0 +1,1 @@
+"""Where jobs run; each engine takes jobs and yields results as they come."""

@@ -1,0 +1,717 @@
+"""This machine's engine: lanes of one judge each, candidates in processes of their own.
+
+A job goes through three stages: its extensions are built in a process without a GPU, it is judged, and,
+if it was accepted and a time was asked for, it is timed while nothing else runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kbench.config import TaskSettings
+from kbench.engines.gate import Gate, Lease
+from kbench.errors import MachineError
+from kbench.protocol import Closed, Message, ProtocolError
+from kbench.records import (
+    Candidate,
+    Case,
+    CaseVerdict,
+    CheckResult,
+    Comparison,
+    Environment,
+    Reason,
+    Status,
+    Task,
+    Timing,
+    Verdict,
+)
+from kbench.sandbox import Ending, ParentChannel, Scratch, Worker, Zygote, channel_pair, direct_pair
+
+# Candidates whose extensions are built ahead of the one that is judged.
+_AHEAD = 16
+# What a judge gets beyond the candidate's own deadline to notice that the candidate has gone.
+_JUDGE_GRACE_S = 60.0
+# Host memory of a candidate's process tree; a share of the machine, so that the judge survives it.
+_MEMORY_SHARE = 0.7
+_MAX_PROCESSES = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One candidate to judge on one device (`cpu` or `cuda:N`); `timed` names the cases to time."""
+
+    task: Task
+    candidate: Candidate
+    device: str
+    settings: TaskSettings
+    cases: tuple[Case, ...]
+    timed: tuple[str, ...] = ()
+    skip: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Jobs of one key share a judge."""
+        return (self.task.name, self.device)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What became of a job."""
+
+    job: Job
+    verdict: Verdict
+    timings: tuple[Timing, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to run: `jobs` lanes, the root seed, the folder of the build cache, the sandbox's mode."""
+
+    jobs: int
+    seed: int
+    cache: Path
+    repeat: int | None = None
+    sandbox: str = "auto"
+    fail_fast: bool = False
+    cores: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+
+
+class Events:
+    """What the engine tells while it works; the methods do nothing here."""
+
+    def stage(self, label: str, stage: str) -> None:
+        """A job has come to a stage."""
+
+    def result(self, result: Result) -> None:
+        """A job is done."""
+
+
+class LocalEngine:
+    """Runs jobs on this machine's CPU and GPUs."""
+
+    def __init__(self, options: Options, events: Events) -> None:
+        self._options = options
+        self._events = events
+        self._zygote = Zygote()
+        self._gate = Gate()
+        self._builds = asyncio.Semaphore(max(1, options.cores))
+        self._leases: dict[str, Lease] = {}
+        self._stop = False
+        self.facts: dict[str, Any] = {}
+
+    async def start(self) -> None:
+        """Start the zygote and find out what this machine is.
+
+        Raises:
+            MachineError: torch cannot be imported, say.
+        """
+        await self._zygote.start()
+        channel, fd = channel_pair()
+        worker = self._zygote.spawn("probe", {}, [fd])
+        try:
+            self.facts = await channel.receive()
+        except (Closed, ProtocolError):
+            ending = await worker.end()
+            raise MachineError(f"the machine could not be probed: {ending.describe()}; {worker.output_tail[-500:]}") from None
+        finally:
+            channel.close()
+
+    async def close(self) -> None:
+        """End every process."""
+        await self._zygote.close()
+        for lease in self._leases.values():
+            lease.close()
+
+    def environment(self, device: str) -> Environment:
+        """Where results of a device come from."""
+        facts = self.facts
+        gpu = facts["gpus"][int(device.partition(":")[2] or 0)]["name"] if device.startswith("cuda") else ""
+        return Environment(
+            gpu=gpu,
+            driver=facts["driver"],
+            cuda=facts["cuda"],
+            torch=facts["torch"],
+            python=facts["python"],
+            host=facts["host"],
+            cpu=facts["cpu"],
+        )
+
+    async def run(self, jobs: Sequence[Job]) -> None:
+        """Run every job; results go to the events as they come."""
+        queue = _Queue(jobs)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(self._options.jobs, max(len(jobs), 1))):
+                group.create_task(_Lane(self, queue).run())
+
+    # What lanes use.
+
+    @property
+    def options(self) -> Options:
+        """How to run."""
+        return self._options
+
+    @property
+    def events(self) -> Events:
+        """Whom to tell."""
+        return self._events
+
+    @property
+    def zygote(self) -> Zygote:
+        """Who forks."""
+        return self._zygote
+
+    @property
+    def stopped(self) -> bool:
+        """Whether no new job is to be begun."""
+        return self._stop
+
+    def done(self, result: Result) -> None:
+        """Tell a result; a failure may be the last one wanted."""
+        self._events.result(result)
+        if self._options.fail_fast and result.verdict.status in (Status.FAIL, Status.ERROR):
+            self._stop = True
+
+    @contextlib.asynccontextmanager
+    async def beside_others(self, device: str) -> Any:
+        """Hold a device for building or verifying."""
+        async with self._gate.shared(), self._lease(device).hold(alone=False):
+            yield
+
+    @contextlib.asynccontextmanager
+    async def alone(self, device: str) -> Any:
+        """Hold a device for timing."""
+        async with self._gate.exclusive(), self._lease(device).hold(alone=True):
+            yield
+
+    def _lease(self, device: str) -> Lease:
+        name = "cpu"
+        if device.startswith("cuda"):
+            name = self.facts["gpus"][int(device.partition(":")[2] or 0)]["uuid"]
+        if name not in self._leases:
+            self._leases[name] = Lease(name)
+        return self._leases[name]
+
+    async def build(self, job: Job) -> Message:
+        """Load a candidate where there is no GPU, so that what it builds is in the cache; its answer."""
+        async with self._builds, self._gate.shared():
+            self._events.stage(job.candidate.label, "build")
+            process = CandidateProcess(self, job.candidate, device="cpu", threads=1, hide_gpu=True)
+            channel = process.open()
+            try:
+                return await asyncio.wait_for(self._ask_to_load(channel, job), job.settings.timeout_s)
+            except TimeoutError:
+                return {"timeout": True}
+            except (Closed, ProtocolError):
+                return {"gone": True}
+            finally:
+                channel.close()
+                await process.close()
+
+    async def _ask_to_load(self, channel: ParentChannel, job: Job) -> Message:
+        await channel.receive()
+        await channel.send({"op": "load", **load_request(job.candidate)})
+        return await channel.receive()
+
+
+class _Queue:
+    """Jobs by key, in order; a lane stays with the key that its judge serves."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self._jobs: dict[tuple[str, str], deque[Job]] = {}
+        for job in jobs:
+            self._jobs.setdefault(job.key, deque()).append(job)
+        self._served: dict[tuple[str, str], int] = {}
+
+    def take(self, key: tuple[str, str] | None) -> Job | None:
+        """The next job for a lane whose judge serves `key`; else of the key that fewest lanes serve."""
+        if key is not None and self._jobs.get(key):
+            return self._jobs[key].popleft()
+        if key is not None:
+            self._served[key] = self._served.get(key, 1) - 1
+        waiting = [other for other, jobs in self._jobs.items() if jobs]
+        if not waiting:
+            return None
+        chosen = min(waiting, key=lambda other: self._served.get(other, 0))
+        self._served[chosen] = self._served.get(chosen, 0) + 1
+        return self._jobs[chosen].popleft()
+
+    def upcoming(self, key: tuple[str, str], count: int) -> Iterator[Job]:
+        """The next jobs of a key, without taking them."""
+        return iter(list(self._jobs.get(key, ()))[:count])
+
+
+class _Lane:
+    """One judge at a time, and the jobs it judges."""
+
+    def __init__(self, engine: LocalEngine, queue: _Queue) -> None:
+        self._engine = engine
+        self._queue = queue
+        self._judge: JudgeProcess | None = None
+        self._ahead: dict[str, asyncio.Task[Message]] = {}
+
+    async def run(self) -> None:
+        """Take jobs until there are none."""
+        job = self._queue.take(None)
+        try:
+            while job is not None and not self._engine.stopped:
+                self._engine.done(await self._run_job(job))
+                job = self._queue.take(job.key)
+        finally:
+            for task in self._ahead.values():
+                task.cancel()
+            await self._close_judge()
+
+    async def _run_job(self, job: Job) -> Result:
+        started = time.monotonic()
+        early = _decided_without_running(job)
+        if early is not None:
+            return Result(job=job, verdict=early)
+        build = await self._built(job)
+        if (verdict := _build_verdict(job, build)) is not None:
+            return Result(job=job, verdict=dataclasses.replace(verdict, seconds=time.monotonic() - started))
+        result = await self._judge_job(job)
+        verdict = dataclasses.replace(
+            result.verdict,
+            seed=self._engine.options.seed,
+            trials=job.settings.trials,
+            build_s=float(build.get("build_s", 0.0)),
+            seconds=time.monotonic() - started,
+        )
+        return dataclasses.replace(result, verdict=verdict)
+
+    async def _built(self, job: Job) -> Message:
+        for upcoming in (job, *self._queue.upcoming(job.key, _AHEAD)):
+            label = upcoming.candidate.label
+            if builds(upcoming) and label not in self._ahead:
+                self._ahead[label] = asyncio.create_task(self._timed_build(upcoming))
+        task = self._ahead.get(job.candidate.label)
+        if task is None:
+            return {}
+        try:
+            return await task
+        finally:
+            del self._ahead[job.candidate.label]
+
+    async def _timed_build(self, job: Job) -> Message:
+        started = time.monotonic()
+        answer = await self._engine.build(job)
+        return {**answer, "build_s": time.monotonic() - started}
+
+    async def _judge_job(self, job: Job) -> Result:
+        process = CandidateProcess(
+            self._engine, job.candidate, device=job.device, threads=self._threads(job), hide_gpu=job.device == "cpu"
+        )
+        try:
+            async with self._engine.beside_others(job.device):
+                judge = await self._open_judge(job)
+                verdict = await self._verify(judge, process, job)
+            timings: tuple[Timing, ...] = ()
+            if verdict.status is Status.PASS and job.timed:
+                verdict, timings = await self._time(judge, process, job, verdict)
+            return Result(job=job, verdict=verdict, timings=timings)
+        finally:
+            if self._judge is not None:
+                await self._judge.close_candidate()
+            await process.close()
+
+    def _threads(self, job: Job) -> int:
+        options = self._engine.options
+        return options.cores if job.timed else max(1, options.cores // options.jobs)
+
+    async def _open_judge(self, job: Job) -> JudgeProcess:
+        if self._judge is not None and self._judge.key == job.key and self._judge.alive:
+            return self._judge
+        await self._close_judge()
+        self._judge = JudgeProcess(self._engine, job, threads=self._threads(job))
+        return self._judge
+
+    async def _close_judge(self) -> None:
+        if self._judge is not None:
+            await self._judge.close()
+            self._judge = None
+
+    async def _verify(self, judge: JudgeProcess, process: CandidateProcess, job: Job) -> Verdict:
+        """Have the judge verify; the deadline, the crash and the loss of the judge are seen here."""
+        fd = process.open_for_judge()
+        request = {
+            "op": "verify",
+            "baseline": job.candidate.name.startswith("@"),
+            **load_request(job.candidate),
+            "cases": [case.name for case in job.cases],
+        }
+        answer, late = await judge.ask(request, [fd], label=job.candidate.label, process=process, timeout_s=job.settings.timeout_s)
+        if answer is None:
+            return _base_verdict(job, Status.ERROR, Reason.MACHINE, f"the judge was lost during {judge.stage}: {judge.end_words}")
+        ending = await process.close() if "gone" in answer or late else None
+        return _verdict(job, answer, judge.stage, ending, late=late, output_tail=process.output_tail)
+
+    async def _time(
+        self, judge: JudgeProcess, process: CandidateProcess, job: Job, verdict: Verdict
+    ) -> tuple[Verdict, tuple[Timing, ...]]:
+        timings: list[Timing] = []
+        async with self._engine.alone(job.device):
+            for case in job.timed:
+                answer, late = await judge.time(case, job, process)
+                failed = await _timing_failure(answer, late=late, judge=judge, process=process)
+                if failed is not None:
+                    status, reason, detail = failed
+                    return dataclasses.replace(verdict, status=status, reason=reason, detail=detail, case=case), tuple(timings)
+                assert answer is not None
+                timings.append(timing_from(answer["timing"]))
+        return verdict, tuple(timings)
+
+
+class CandidateProcess:
+    """A candidate's process and the service that builds for it."""
+
+    def __init__(
+        self,
+        engine: LocalEngine,
+        candidate: Candidate,
+        *,
+        device: str,
+        threads: int,
+        hide_gpu: bool,
+        trusted: bool = False,
+    ) -> None:
+        self._engine = engine
+        self._candidate = candidate
+        self._trusted = trusted or candidate.name.startswith("@")
+        self._args = {
+            "device": "cuda" if device.startswith("cuda") else "cpu",
+            "threads": threads,
+            "gpu": "" if hide_gpu else device.partition(":")[2] or "0",
+            "memory_bytes": int(_MEMORY_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
+            "max_processes": _MAX_PROCESSES,
+            "cache": str(engine.options.cache),
+            "wrap": candidate.name if candidate.name.startswith("@") else "",
+        }
+        self._scratch: Scratch | None = None
+        self._worker: Worker | None = None
+        self._service: asyncio.Task[None] | None = None
+
+    def open(self) -> ParentChannel:
+        """Start it with a channel to this process."""
+        channel, fd = channel_pair()
+        self._start(fd)
+        return channel
+
+    def open_for_judge(self) -> int:
+        """Start it; the judge's end of its channel."""
+        ours, theirs = direct_pair()
+        self._start(theirs)
+        return ours
+
+    def _start(self, fd: int) -> None:
+        self._scratch = Scratch()
+        service, service_fd = channel_pair()
+        args = {**self._args, "scratch": str(self._scratch.path)}
+        if not self._trusted:
+            args["confine"] = {
+                "mode": self._engine.options.sandbox,
+                "source": str(self._candidate.source),
+                "scratch": str(self._scratch.path),
+                "cache": str(self._engine.options.cache),
+            }
+        self._worker = self._engine.zygote.spawn("candidate", args, [fd, service_fd])
+        self._service = asyncio.create_task(self._serve_builds(service))
+
+    async def _serve_builds(self, service: ParentChannel) -> None:
+        """Have what the candidate asks for built by a process that it cannot touch."""
+        try:
+            while True:
+                request = await service.receive()
+                await service.send(await self._build(request))
+        except (Closed, ProtocolError):
+            service.close()
+
+    async def _build(self, request: Message) -> Message:
+        channel, fd = channel_pair()
+        args = {"cache": str(self._engine.options.cache), "jobs": 2}
+        builder = self._engine.zygote.spawn("builder", args, [fd])
+        try:
+            await channel.send(request)
+            return await channel.receive()
+        except (Closed, ProtocolError):
+            ending = await builder.end()
+            return {"ok": False, "failure": f"the compiler's process ended: {ending.describe()}", "log": builder.output_tail}
+        finally:
+            channel.close()
+            await builder.end()
+
+    @property
+    def output_tail(self) -> str:
+        """The last of what it printed."""
+        return self._worker.output_tail if self._worker else ""
+
+    async def close(self) -> Ending:
+        """End it and all that it started."""
+        ending = Ending()
+        if self._worker is not None:
+            ending = await self._worker.end()
+        if self._service is not None:
+            self._service.cancel()
+        if self._scratch is not None:
+            self._scratch.remove()
+        return ending
+
+
+class JudgeProcess:
+    """A judge, seen from the engine."""
+
+    def __init__(self, engine: LocalEngine, job: Job, *, threads: int) -> None:
+        self.key = job.key
+        self.stage = "start"
+        self.end_words = ""
+        self._engine = engine
+        self._device = job.device
+        self._reference_process: CandidateProcess | None = None
+        self._channel, fd = channel_pair()
+        self._worker = engine.zygote.spawn("judge", {"opening": _opening(engine, job, threads), "gpu": job.device.partition(":")[2]}, [fd])
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still be asked."""
+        return not self._worker.ended.done() and not self.end_words
+
+    async def ask(
+        self, request: Message, fds: list[int], *, label: str, process: CandidateProcess, timeout_s: float
+    ) -> tuple[Message | None, bool]:
+        """Send a request; its answer (None where the judge was lost) and whether the candidate's time ran out."""
+        await self._channel.send(request, fds)
+        for fd in fds:
+            os.close(fd)
+        try:
+            return await asyncio.wait_for(self._answer(label), timeout_s), False
+        except TimeoutError:
+            stage = self.stage
+            await process.close()
+            try:
+                answer = await asyncio.wait_for(self._answer(label), _JUDGE_GRACE_S)
+            except (TimeoutError, Closed, ProtocolError):
+                await self._lost("no answer after its candidate was ended")
+                return None, True
+            self.stage = stage
+            return answer, True
+        except (Closed, ProtocolError) as error:
+            await self._lost(str(error))
+            return None, False
+
+    async def _answer(self, label: str) -> Message:
+        while True:
+            message = await self._channel.receive()
+            if message.get("event") != "stage":
+                return message
+            self.stage = str(message["stage"])
+            self._engine.events.stage(label, self.stage)
+
+    async def _lost(self, words: str) -> None:
+        ending = await self._worker.end()
+        tail = self._worker.output_tail.strip().splitlines()
+        self.end_words = f"{words}; {ending.describe()}{'; ' + tail[-1] if tail else ''}"
+
+    async def time(self, case: str, job: Job, process: CandidateProcess) -> tuple[Message | None, bool]:
+        """Have the judge time one case; the process that runs the reference starts with the first."""
+        settings = job.settings
+        request: Message = {
+            "op": "time",
+            "baseline": job.candidate.name.startswith("@"),
+            "case": case,
+            "settings": {
+                "repeat": self._engine.options.repeat,
+                "precision": settings.precision,
+                "budget_s": settings.budget_s,
+                "threads": self._engine.options.cores,
+            },
+        }
+        fds = []
+        if self._reference_process is None:
+            reference = Candidate(task=job.task.name, name="reference", source=job.task.reference)
+            self._reference_process = CandidateProcess(
+                self._engine,
+                reference,
+                device=job.device,
+                threads=self._engine.options.cores,
+                hide_gpu=job.device == "cpu",
+                trusted=True,
+            )
+            fds.append(self._reference_process.open_for_judge())
+            request["reference_module"] = f"kbench_reference_{job.task.reference.stem}"
+        return await self.ask(request, fds, label=job.candidate.label, process=process, timeout_s=settings.timeout_s)
+
+    async def close_candidate(self) -> None:
+        """Have the judge let go of the candidate it has."""
+        if not self.alive:
+            return
+        try:
+            await self._channel.send({"op": "close"})
+            await asyncio.wait_for(self._answer(""), _JUDGE_GRACE_S)
+        except (Closed, ProtocolError, TimeoutError) as error:
+            await self._lost(str(error))
+
+    async def close(self) -> None:
+        """End it."""
+        self._channel.close()
+        if self._reference_process is not None:
+            await self._reference_process.close()
+        await self._worker.end()
+
+
+def load_request(candidate: Candidate) -> dict[str, str]:
+    """What a worker needs to load a candidate."""
+    return {
+        "path": str(candidate.source),
+        "module": f"kbench_candidate_{candidate.source.stem}",
+        "class": "Model" if candidate.name.startswith("@") else "ModelNew",
+    }
+
+
+def builds(job: Job) -> bool:
+    """Whether a job's candidate may build extensions."""
+    return job.candidate.language in ("cuda", "cpp") and not job.candidate.error
+
+
+def _opening(engine: LocalEngine, job: Job, threads: int) -> dict[str, Any]:
+    settings = job.settings
+    return {
+        "task": job.task.name,
+        "reference": str(job.task.reference),
+        "device": "cuda" if job.device.startswith("cuda") else "cpu",
+        "seed": engine.options.seed,
+        "trials": settings.trials,
+        "threads": threads,
+        "tolerance": {
+            "by_dtype": {name: [pair.atol, pair.rtol] for name, pair in settings.tolerances.items()},
+            "default": [settings.atol, settings.rtol],
+            "allow_nan": settings.allow_nan,
+        },
+        "cases": [{**dataclasses.asdict(case)} for case in job.task.cases],
+    }
+
+
+def _base_verdict(job: Job, status: Status, reason: str, detail: str, **more: Any) -> Verdict:
+    return Verdict(
+        task=job.task.name,
+        candidate=job.candidate.name,
+        device=job.device,
+        status=status,
+        reason=reason,
+        detail=detail,
+        **more,
+    )
+
+
+def _decided_without_running(job: Job) -> Verdict | None:
+    if job.task.error:
+        return _base_verdict(job, Status.ERROR, Reason.REFERENCE, job.task.error)
+    if job.candidate.error:
+        return _base_verdict(job, Status.FAIL, Reason.LOAD, job.candidate.error)
+    if job.skip and not builds(job):
+        return _base_verdict(job, Status.SKIP, "", job.skip)
+    return None
+
+
+def _build_verdict(job: Job, build: Message) -> Verdict | None:
+    """A build that failed is the candidate's fault; a load that failed there is tried again by the judge."""
+    if build.get("stage") == "build":
+        return _base_verdict(job, Status.FAIL, Reason.BUILD, str(build.get("message")), output_tail=str(build.get("log", "")))
+    if build.get("timeout"):
+        return _base_verdict(job, Status.FAIL, Reason.TIMEOUT, f"no answer in {job.settings.timeout_s:g} s during build")
+    if job.skip:
+        built = "built" if build.get("ok") else "not built"
+        return _base_verdict(job, Status.SKIP, "", f"{job.skip} ({built})")
+    return None
+
+
+def _verdict(job: Job, answer: Message, stage: str, ending: Ending | None, *, late: bool, output_tail: str) -> Verdict:
+    cases = tuple(_case_from(case) for case in answer.get("cases", []))
+    worst = _worst(cases)
+    more: dict[str, Any] = {
+        "cases": cases,
+        "checks": (worst or cases[0]).checks if cases else (),
+        "warnings": tuple(dict.fromkeys(note for case in cases for note in case.warnings)),
+        "max_abs_error": max((case.max_abs_error for case in cases if case.max_abs_error is not None), default=None),
+        "max_rel_error": max((case.max_rel_error for case in cases if case.max_rel_error is not None), default=None),
+        "sandbox": str(answer.get("sandbox", "")),
+        "output_tail": output_tail,
+    }
+    if late:
+        detail = f"no answer in {job.settings.timeout_s:g} s during {stage}"
+        return _base_verdict(job, Status.FAIL, Reason.TIMEOUT, detail, **more)
+    if "gone" in answer:
+        assert ending is not None
+        reason, detail = _why_gone(ending, str(answer["gone"]))
+        return _base_verdict(job, Status.FAIL, reason, detail, **more)
+    if "status" in answer:
+        more["output_tail"] = str(answer.get("log") or output_tail)
+        return _base_verdict(job, Status(answer["status"]), str(answer["reason"]), str(answer["detail"]), **more)
+    if worst is None:
+        return _base_verdict(job, Status.PASS, "", "", **more)
+    where = f"case {worst.case}: " if worst.case != "default" else ""
+    return _base_verdict(job, worst.status, worst.reason, where + worst.detail, case=worst.case, **more)
+
+
+def _worst(cases: Sequence[CaseVerdict]) -> CaseVerdict | None:
+    """The first case in error, else the first that failed; None where all passed."""
+    for status in (Status.ERROR, Status.FAIL):
+        for case in cases:
+            if case.status is status:
+                return case
+    return None
+
+
+def _why_gone(ending: Ending, stage: str) -> tuple[str, str]:
+    if ending.cause == "memory":
+        return Reason.MEMORY, f"used more host memory than it may during {stage}"
+    if ending.cause == "processes":
+        return Reason.CRASH, f"started more than {_MAX_PROCESSES} processes during {stage}"
+    if ending.cause == "flood":
+        return Reason.CRASH, f"flooded its output during {stage}"
+    return Reason.CRASH, f"its process ended by {ending.describe()} during {stage}"
+
+
+async def _timing_failure(
+    answer: Message | None, *, late: bool, judge: JudgeProcess, process: CandidateProcess
+) -> tuple[Status, str, str] | None:
+    if answer is None:
+        return Status.ERROR, Reason.MACHINE, f"the judge was lost during {judge.stage}: {judge.end_words}"
+    if late:
+        return Status.FAIL, Reason.TIMEOUT, f"no answer in time during {judge.stage}"
+    if "gone" in answer:
+        reason, detail = _why_gone(await process.close(), str(answer["gone"]))
+        return Status.FAIL, reason, detail
+    if "status" in answer:
+        return Status(answer["status"]), str(answer["reason"]), str(answer["detail"])
+    return None
+
+
+def _case_from(fields: Mapping[str, Any]) -> CaseVerdict:
+    checks = tuple(CheckResult(**{**check, "status": Status(check["status"])}) for check in fields["checks"])
+    return CaseVerdict(
+        **{
+            **fields,
+            "status": Status(fields["status"]),
+            "checks": checks,
+            "warnings": tuple(fields["warnings"]),
+            "max_abs_error": _number(fields["max_abs_error"]),
+            "max_rel_error": _number(fields["max_rel_error"]),
+        }
+    )
+
+
+def _number(value: float | str | None) -> float | None:
+    return float(value) if value is not None else None
+
+
+def timing_from(fields: Mapping[str, Any]) -> Timing:
+    """Read a timing from the judge's answer."""
+    return Timing(**{**fields, "verdict": Comparison(fields["verdict"]), "flags": tuple(fields["flags"])})

@@ -1,0 +1,344 @@
+"""The main job: discover, make jobs, run them, store what they give."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import datetime
+import os
+import platform
+import secrets
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from kbench import __version__, discovery
+from kbench.config import RunRequest, TaskSettings
+from kbench.discovery import Selection
+from kbench.engines.local import Events, Job, LocalEngine, Options, Result
+from kbench.errors import NothingSelectedError, UsageError
+from kbench.outcome import Outcome
+from kbench.progress import Reporter
+from kbench.records import Candidate, Case, Environment, Status, Task, TimingRow, VerdictRow
+from kbench.reports import REPORTS
+from kbench.store import Store
+
+# Baselines that only a GPU has.
+_CUDA_BASELINES = frozenset({"@cudagraph"})
+
+
+def verify(request: RunRequest, reporter: Reporter) -> Outcome:
+    """Verify what is selected; every verdict is stored and reported as it comes."""
+    return _run(request, reporter, timed=False)
+
+
+def time(request: RunRequest, reporter: Reporter) -> Outcome:
+    """Verify what is selected, and time what was accepted."""
+    return _run(request, reporter, timed=True)
+
+
+def report(request: RunRequest, *, all_rows: bool = False) -> str:
+    """Turn the stored rows into a page of markdown."""
+    store = Store(request.root / "results")
+    timings, timing_problems = store.read_timings()
+    verdicts, verdict_problems = store.read_verdicts()
+    return REPORTS["markdown"](timings, verdicts, [*timing_problems, *verdict_problems], all_rows=all_rows)
+
+
+def _run(request: RunRequest, reporter: Reporter, *, timed: bool) -> Outcome:
+    selection = _select(request)
+    store = Store(request.root / "results") if request.root is not None else None
+    if store is not None:
+        store.check_writable()
+    session = _Session(request, reporter, store, timed=timed)
+    try:
+        asyncio.run(session.run(selection))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        session.interrupted = True
+    finally:
+        reporter.finished()
+    return session.outcome()
+
+
+def _select(request: RunRequest) -> Selection:
+    if request.pair is not None:
+        return discovery.discover_pair(*request.pair)
+    return discovery.discover(request.root, request.selectors)
+
+
+class _Session(Events):
+    """One run: what it was asked for, and what it has found so far."""
+
+    def __init__(self, request: RunRequest, reporter: Reporter, store: Store | None, *, timed: bool) -> None:
+        now = datetime.datetime.now(datetime.UTC)
+        self._request = request
+        self._reporter = reporter
+        self._store = store
+        self._timed = timed
+        self._started_at = now.isoformat(timespec="seconds")
+        self._run_id = f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+        self._seed = request.seed if request.seed is not None else secrets.randbits(62)
+        self._counts: Counter[Status] = Counter()
+        self._engine: LocalEngine | None = None
+        self._commit = _commit(request.root)
+        self.interrupted = False
+
+    def outcome(self) -> Outcome:
+        """What the run came to."""
+        return Outcome(
+            passed=self._counts[Status.PASS],
+            failed=self._counts[Status.FAIL],
+            errors=self._counts[Status.ERROR],
+            skipped=self._counts[Status.SKIP],
+            interrupted=self.interrupted,
+            strict=self._request.strict,
+        )
+
+    async def run(self, selection: Selection) -> None:
+        """Run the selection; an interrupt cancels it, and every process is ended before it returns."""
+        options = Options(
+            jobs=self._request.jobs or max(1, len(os.sched_getaffinity(0)) if not self._timed else 1),
+            seed=self._seed,
+            cache=_cache_folder(),
+            repeat=self._request.repeat,
+            sandbox=self._request.sandbox,
+            fail_fast=self._request.fail_fast,
+        )
+        engine = self._engine = LocalEngine(options, self)
+        with _cancelled_by_signals():
+            try:
+                await engine.start()
+                jobs = self._jobs(selection, engine)
+                self._reporter.started(sum(not job.candidate.name.startswith("@") for job in jobs))
+                await engine.run(jobs)
+            finally:
+                await engine.close()
+
+    def stage(self, label: str, stage: str) -> None:
+        """See `Events`."""
+        self._reporter.stage(label, stage)
+
+    def result(self, result: Result) -> None:
+        """Store first, tell then."""
+        job, verdict = result.job, result.verdict
+        baseline = job.candidate.name.startswith("@")
+        environment = self._environment(job)
+        if self._store is not None:
+            if not baseline:
+                self._store.append_verdict(self._verdict_row(result, environment))
+            for row in self._timing_rows(result, environment) if self._timed else ():
+                self._store.append_timing(row)
+            for timing in result.timings:
+                self._store.save_samples(self._run_id, f"{job.candidate.label}/{timing.case}", timing.samples)
+        if baseline:
+            if verdict.status is not Status.PASS:
+                self._reporter.warning(f"baseline {job.candidate.label}: {verdict.reason}: {verdict.detail}")
+            return
+        self._counts[verdict.status] += 1
+        if self._timed:
+            self._reporter.timing(verdict, result.timings)
+        else:
+            self._reporter.verdict(verdict)
+
+    def _environment(self, job: Job) -> Environment:
+        assert self._engine is not None
+        device = job.device if self._engine.facts["gpus"] else "cpu"
+        return dataclasses.replace(
+            self._engine.environment(device), kbench_version=__version__, commit=self._commit, host=platform.node()
+        )
+
+    # From a selection to jobs.
+
+    def _jobs(self, selection: Selection, engine: LocalEngine) -> list[Job]:
+        tasks = {task.name: task for task in selection.tasks}
+        self._check_cases(tasks.values())
+        jobs: list[Job] = []
+        have: set[tuple[str, str]] = set()
+        for candidate in selection.candidates:
+            task = tasks[candidate.task]
+            device, skip = _device(self._request.device, candidate, engine.facts)
+            if self._timed and not skip and (task.name, device) not in have and self._request.pair is None:
+                have.add((task.name, device))
+                jobs += self._baseline_jobs(task, device)
+            jobs.append(self._job(task, candidate, device, skip))
+        if not jobs:
+            raise NothingSelectedError("nothing is selected", hint="`kbench list` shows what there is")
+        return jobs
+
+    def _job(self, task: Task, candidate: Candidate, device: str, skip: str) -> Job:
+        settings = self._settings(task)
+        cases = self._cases_on(task, device)
+        if not cases and not skip:
+            skip = f"no case of `{task.name}` runs on {device}"
+        timed = tuple(case.name for case in cases if case.timed) or tuple(case.name for case in cases[:1])
+        if self._request.cases:
+            timed = tuple(case.name for case in cases)
+        return Job(
+            task=task,
+            candidate=candidate,
+            device=device,
+            settings=settings,
+            cases=cases,
+            timed=timed if self._timed else (),
+            skip=skip,
+        )
+
+    def _baseline_jobs(self, task: Task, device: str) -> Iterable[Job]:
+        for name in self._settings(task).baselines:
+            if name in _CUDA_BASELINES and not device.startswith("cuda"):
+                continue
+            baseline = Candidate(task=task.name, name=name, source=task.reference, sha256=task.sha256)
+            job = self._job(task, baseline, device, "")
+            # A baseline is the reference itself: only the cases that are timed matter.
+            yield dataclasses.replace(job, cases=tuple(case for case in job.cases if case.name in job.timed))
+
+    def _settings(self, task: Task) -> TaskSettings:
+        return self._request.config.settings_for(task.name, self._request.overrides)
+
+    def _cases_on(self, task: Task, device: str) -> tuple[Case, ...]:
+        kind = device.partition(":")[0]
+        wanted = self._request.cases
+        return tuple(
+            case for case in task.cases if (case.name in wanted if wanted else kind in case.devices)
+        )
+
+    def _check_cases(self, tasks: Iterable[Task]) -> None:
+        known = {case.name for task in tasks for case in task.cases}
+        for name in self._request.cases:
+            if name not in known:
+                raise UsageError(f"no case `{name}`", hint=f"there are: {', '.join(sorted(known))}")
+
+    # From results to rows.
+
+    def _verdict_row(self, result: Result, environment: Environment) -> VerdictRow:
+        job, verdict = result.job, result.verdict
+        return VerdictRow(
+            run_id=self._run_id,
+            started_at=self._started_at,
+            task=verdict.task,
+            candidate=verdict.candidate,
+            status=verdict.status,
+            reason=verdict.reason,
+            detail=verdict.detail,
+            case=verdict.case,
+            cases_passed=sum(case.status is Status.PASS for case in verdict.cases),
+            cases_total=len(job.cases),
+            device=verdict.device,
+            trials=verdict.trials,
+            seed=self._seed,
+            max_abs_error=verdict.max_abs_error,
+            max_rel_error=verdict.max_rel_error,
+            build_s=verdict.build_s,
+            seconds=verdict.seconds,
+            warnings="; ".join(verdict.warnings),
+            candidate_sha256=job.candidate.sha256,
+            reference_sha256=job.task.sha256,
+            settings_sha256=job.settings.sha256,
+            sandbox=verdict.sandbox,
+            **_columns(environment),
+        )
+
+    def _timing_rows(self, result: Result, environment: Environment) -> Iterable[TimingRow]:
+        job, verdict = result.job, result.verdict
+        common = {
+            "run_id": self._run_id,
+            "started_at": self._started_at,
+            "task": verdict.task,
+            "candidate": verdict.candidate,
+            "status": verdict.status,
+            "device": verdict.device,
+            "repeat": self._request.repeat,
+            "seed": self._seed,
+            "candidate_sha256": job.candidate.sha256,
+            "reference_sha256": job.task.sha256,
+            **_columns(environment),
+        }
+        if verdict.status is not Status.PASS:
+            yield TimingRow(case=verdict.case, reason=verdict.reason, detail=verdict.detail, **common)
+            return
+        for timing in result.timings:
+            yield TimingRow(
+                case=timing.case,
+                verdict=timing.verdict,
+                timer=timing.timer,
+                pairs=timing.pairs,
+                reference_s=timing.reference_s,
+                candidate_s=timing.candidate_s,
+                speedup=timing.speedup,
+                speedup_low=timing.speedup_low,
+                speedup_high=timing.speedup_high,
+                reference_wall_s=timing.reference_wall_s,
+                candidate_wall_s=timing.candidate_wall_s,
+                flags=" ".join(timing.flags),
+                **common,
+            )
+
+
+def _columns(environment: Environment) -> dict[str, str]:
+    return dataclasses.asdict(environment)
+
+
+def _device(wanted: str, candidate: Candidate, facts: dict[str, object]) -> tuple[str, str]:
+    """Where a candidate is to run, and why it cannot, if so."""
+    gpus = facts["gpus"]
+    assert isinstance(gpus, list)
+    kind, _, index = wanted.partition(":")
+    if kind == "cuda":
+        if "cuda" not in candidate.devices:
+            return wanted, "runs on the CPU only"
+        if int(index or 0) >= len(gpus):
+            return wanted, f"needs {wanted}: {_why_no_gpu(facts)}"
+        return f"cuda:{index or 0}", ""
+    if kind == "auto" and "cuda" in candidate.devices and gpus:
+        return "cuda:0", ""
+    if "cpu" in candidate.devices:
+        return "cpu", ""
+    return "cuda", "needs CUDA: " + ("asked for the CPU" if kind == "cpu" else _why_no_gpu(facts))
+
+
+def _why_no_gpu(facts: dict[str, object]) -> str:
+    if not facts["cuda"]:
+        return "this torch is a CPU build"
+    count = len(facts["gpus"]) if isinstance(facts["gpus"], list) else 0
+    return f"this machine has {count} GPUs" if count else "this machine has no GPU"
+
+
+def _cache_folder() -> Path:
+    return Path(os.environ.get("KBENCH_CACHE_DIR") or Path.home() / ".cache" / "kbench")
+
+
+def _commit(root: Path | None) -> str:
+    """The commit of the tree that the candidates are in, empty where there is none."""
+    if root is None:
+        return ""
+    try:
+        found = subprocess.run(  # noqa: S603
+            ["git", "-C", str(root), "rev-parse", "HEAD"],  # noqa: S607 - the user's own git
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return found.stdout.strip() if found.returncode == 0 else ""
+
+
+@contextlib.contextmanager
+def _cancelled_by_signals() -> Iterable[None]:
+    """Turn SIGINT and SIGTERM into the cancelling of the running task."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None
+    numbers: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM)
+    cancel: Callable[[], object] = task.cancel
+    for number in numbers:
+        loop.add_signal_handler(number, cancel)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)

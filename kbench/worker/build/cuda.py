@@ -1,0 +1,67 @@
+"""CUDA: how is one source compiled, and what do nvcc and ptxas say of it?"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from kbench.worker.build import cpp
+from kbench.worker.build.language import Unit
+from kbench.worker.build.request import KernelResources
+
+# Measured with nvcc 13.0 and torch 2.14: the same kernel with either set of headers.
+LIGHT_MEMORY_BYTES = 1000 * 2**20
+FULL_MEMORY_BYTES = 3200 * 2**20
+
+_ERROR = re.compile(
+    r"^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): (?:catastrophic )?error(?: #[\w-]+)?: (?P<text>.*)$", re.MULTILINE
+)
+_PTXAS_ERROR = re.compile(r"^ptxas .*?(?:fatal|error)\s*: (?P<text>.*)$", re.MULTILINE)
+_PTXAS = re.compile(
+    r"Compiling entry function '(?P<kernel>[^']+)' for '(?P<architecture>\w+)'\n"
+    r"(?:.*\n)??.*?(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill loads\n"
+    r".*Used (?P<registers>\d+) registers(?P<rest>.*)"
+)
+_SHARED = re.compile(r"(\d+) bytes smem")
+_NOISE = re.compile(r"^(?:ptxas info .*| +\d+ bytes stack frame.*)\n", re.MULTILINE)
+
+
+def command(unit: Unit, *, light: Path | None) -> list[str]:
+    """nvcc's call: torch's flags, the light folder (if any) first, and ptxas asked for what it used."""
+    first = ["-I", str(light)] if light else []
+    # nvcc knows no `-iquote`; the preprocessor that it calls does.
+    quoted = ["-Xcompiler", "-iquote", "-Xcompiler", unit.source.folder] if unit.source.folder else []
+    outputs = ["-MMD", "-MF", str(unit.dependencies), "-c", str(unit.path), "-o", str(unit.object)]
+    return [*unit.commands.nvcc, "-Xptxas", "-v", *first, *quoted, *unit.commands.cuda_cflags, *outputs]
+
+
+def first_error(log: str) -> str:
+    """The first error as `file:line: error: text`, or nothing; errors of the host compiler count too."""
+    found = _ERROR.search(log)
+    if found:
+        return f"{found['file']}:{found['line']}: error: {found['text']}"
+    if host := cpp.first_error(log):
+        return host
+    assembler = _PTXAS_ERROR.search(log)
+    return f"ptxas: error: {assembler['text']}" if assembler else ""
+
+
+def resources(log: str) -> list[KernelResources]:
+    """What each kernel takes, from `ptxas -v`."""
+    return [
+        KernelResources(
+            kernel=found["kernel"],
+            architecture=found["architecture"],
+            registers=int(found["registers"]),
+            shared_bytes=sum(map(int, _SHARED.findall(found["rest"]))),
+            stack_bytes=int(found["stack"]),
+            spill_store_bytes=int(found["stores"]),
+            spill_load_bytes=int(found["loads"]),
+        )
+        for found in _PTXAS.finditer(log)
+    ]
+
+
+def without_resources(log: str) -> str:
+    """The log as it were had ptxas not been asked."""
+    return _NOISE.sub("", log)

@@ -1,0 +1,240 @@
+"""Which headers does a source really need in place of torch's all-in-one ones?
+
+`torch/extension.h` takes a minute in nvcc; the functions that a source names take seconds. The light
+folder made here stands first in the include path. It holds stand-ins for the all-in-one headers, and
+torch's own headers of the functions in use with their heaviest includes left out. All text that
+declares something comes from the torch that is installed, so a name means what it meant before, and
+a name that is missing is a compiler error, upon which the build falls back to the full headers.
+
+What must never happen is that a call compiles in both ways and means two things. So a function that
+is named comes with all of its overloads, and one that torch declares twice, as `torch::empty` and as
+`at::empty`, comes twice. Type casters and C library overloads are those of the full headers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+# Everything here is included by the stand-ins, once; the name must not be one of torch's.
+_LIGHT = "kbench_light.h"
+_API = "torch/csrc/api/include"
+_FACTORIES = "torch/csrc/autograd/generated/variable_factories.h"
+
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"]+)[>\"].*$", re.MULTILINE)
+
+# Parts of the C++ frontend that lean on thousands of functions: nothing lighter than the full headers.
+_FRONTEND = re.compile(r"\b(?:nn|optim|jit|data|serialize|fft|linalg|special|nested|sparse|xpu|mps)\s*::")
+_FRONTEND_NAMES = frozenset({"pickle_save", "pickle_load", "OrderedDict", "ExpandingArray", "CustomClassHolder"})
+
+# Present in every light build: what has no name of its own in a source (operators, `<<`, C overloads
+# of `abs` that would otherwise silently be the one for int), and macros.
+_ALWAYS = (
+    "cmath",
+    "complex",
+    "cstdlib",
+    "math.h",
+    "stdlib.h",
+    "iostream",
+    "ATen/core/Tensor.h",
+    "ATen/Dispatch.h",
+    "ATen/TensorOperators.h",
+    "ATen/core/Formatting.h",
+    "c10/core/DeviceGuard.h",
+    "c10/util/Exception.h",
+    "c10/util/irange.h",
+)
+
+# Reached from headers of `_ALWAYS` and `_BY_NAME`, so the trimmed form must stand there too.
+_INNER_FUNCTIONS = ("alias", "empty", "empty_like", "from_blob", "scalar_tensor", "tensor", "view", "view_copy", "zeros")
+
+# Includes that generated headers carry along for other users of theirs, with the name in the rest of
+# the text that shows that this one does need it.
+_HEAVY = {
+    "ATen/Context.h": "globalContext",
+    "ATen/DeviceGuard.h": "ITensorList",
+    "ATen/TensorUtils.h": "TensorArg",
+    "ATen/TracerMode.h": "tracer",
+    "ATen/core/Generator.h": "Generator",
+    "ATen/core/Reduction.h": "Reduction",
+}
+_TRIMMED = ("ATen/cuda/CUDAContext.h",)
+
+# What the full headers also offer, by the names that ask for it.
+_BY_NAME: Mapping[str, str] = {
+    "bitset": "bitset",
+    "chrono": "chrono",
+    "condition_variable": "condition_variable",
+    "forward_list": "forward_list",
+    "setprecision setw setfill": "iomanip",
+    "list": "list",
+    "locale": "locale",
+    "map multimap": "map",
+    "queue priority_queue": "queue",
+    "set multiset": "set",
+    "stack": "stack",
+    "thread this_thread": "thread",
+    "type_index": "typeindex",
+    "unordered_set unordered_multiset": "unordered_set",
+    "valarray": "valarray",
+    "globalContext Context": "ATen/Context.h",
+    "device_of ITensorList IListRef": "ATen/DeviceGuard.h",
+    "getDefaultCPUGenerator CPUGeneratorImpl": "ATen/CPUGeneratorImpl.h",
+    "DimVector": "ATen/DimVector.h",
+    "Generator": "ATen/core/Generator.h",
+    "Reduction": "ATen/core/Reduction.h",
+    "Slice Ellipsis TensorIndex indexing index index_put_": "ATen/TensorIndexing.h",
+    "TensorGeometry": "ATen/TensorGeometry.h",
+    "TensorIterator TensorIteratorConfig TensorIteratorBase": "ATen/TensorIterator.h",
+    "TensorArg checkSize checkDim checkAllSame checkAllSameGPU checkAllSameType checkContiguous CheckedFrom": (
+        "ATen/TensorUtils.h"
+    ),
+    "expand_size expand_inplace expand_outplace infer_size sum_to": "ATen/ExpandUtils.h",
+    "scalar_to_tensor wrapped_scalar_tensor": "ATen/ScalarOps.h",
+    "parallel_for parallel_reduce get_num_threads set_num_threads get_thread_num in_parallel_region": (
+        "ATen/Parallel.h"
+    ),
+    "NoGradGuard AutoGradMode GradMode": "ATen/core/grad_mode.h",
+    "InferenceMode": "c10/core/InferenceMode.h",
+    "AutoDispatchBelowAutograd AutoDispatchBelowADInplaceOrView AutoNonVariableTypeMode": (
+        "ATen/core/LegacyTypeDispatch.h"
+    ),
+    "IValue": "ATen/core/ivalue.h",
+    "Dict": "ATen/core/Dict.h",
+    "List": "ATen/core/List.h",
+    "RECORD_FUNCTION RecordFunction": "ATen/record_function.h",
+    "TORCH_LIBRARY TORCH_LIBRARY_FRAGMENT TORCH_LIBRARY_IMPL Library": "torch/library.h",
+    "autograd make_variable Variable AutogradContext variable_list": "torch/csrc/autograd/custom_function.h",
+}
+
+# A source that names none of these needs no Python headers, though `torch/extension.h` has them.
+_PYTHON = re.compile(r"\b(?:py|pybind11|PYBIND11_\w+|Py[A-Z]\w*|THP\w*|TORCH_EXTENSION_NAME|wrap_pybind_function\w*)\b")
+_PYTHON_HEADERS = (
+    "torch/csrc/python_headers.h",
+    "torch/csrc/utils/pybind.h",
+    "torch/csrc/Exceptions.h",
+    "torch/csrc/Device.h",
+    "torch/csrc/Dtype.h",
+    "torch/csrc/DynamicTypes.h",
+    "torch/csrc/utils/python_numbers.h",
+    "torch/csrc/utils/python_tuples.h",
+)
+PYTHON_PREFIX = "".join(f"#include <{header}>\n" for header in _PYTHON_HEADERS)
+
+# torch's own make_variable for a tensor that nothing else holds yet, without the 300,000 lines of
+# headers round it. An AutogradMeta made by `set_requires_grad` equals one made by its constructor.
+_MAKE_VARIABLE = """
+namespace kbench_light {
+inline at::Tensor make_variable(at::Tensor data, bool requires_grad) {
+  if (!data.defined()) return at::Tensor();
+  auto impl = data.use_count() == 1 && data.getIntrusivePtr()->unique_version()
+      ? c10::intrusive_ptr<at::TensorImpl>::reclaim(data.unsafeReleaseTensorImpl())
+      : data.getIntrusivePtr()->shallow_copy_and_detach(0, true);
+  impl->set_allow_tensor_metadata_change(true);
+  impl->set_autograd_meta(nullptr);
+  if (requires_grad) impl->set_requires_grad(true);
+  return at::Tensor(std::move(impl));
+}
+}
+"""
+
+
+def needs_python(text: str) -> bool:
+    """Whether a source names anything of Python or pybind11."""
+    return _PYTHON.search(text) is not None
+
+
+def light_headers(texts: Iterable[str], include: Path) -> dict[str, str] | None:
+    """Choose the headers for the sources of one build: path in the light folder → text.
+
+    `texts` are all sources and headers of the user's, `include` is torch's include folder. None
+    where nothing is gained, or where this torch does not look as expected.
+    """
+    text = "\n".join(texts)
+    names = frozenset(_IDENTIFIER.findall(text))
+    if _FRONTEND.search(text) or names & _FRONTEND_NAMES:
+        return None
+    try:
+        return _stand_ins(names, include, python=needs_python(text)) | _trimmed(names, include)
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _stand_ins(names: frozenset[str], include: Path, *, python: bool) -> dict[str, str]:
+    functions = _functions(names, include)
+    wanted = [*_ALWAYS, *(f"ATen/ops/{function}.h" for function in functions)]
+    wanted += [header for keys, header in _BY_NAME.items() if names & set(keys.split())]
+    if "native" in names:
+        wanted += [f"ATen/ops/{function}_native.h" for function in functions]
+    factories, factory_headers = _factories(names, include)
+    base = "#pragma once\n" + "".join(
+        f"#include <{header}>\n" for header in [*wanted, *factory_headers] if "/" not in header or _exists(include, header)
+    )
+    types = f'#include <{_LIGHT}>\n{_without_includes((include / _API / "torch/types.h").read_text())}'
+    everything = "#pragma once\n#include <torch/types.h>\n"
+    extension = everything + ("#include <torch/python.h>\n" if python else "")
+    return {
+        _LIGHT: "#ifndef AT_PER_OPERATOR_HEADERS\n#define AT_PER_OPERATOR_HEADERS\n#endif\n" + base,
+        "ATen/ATen.h": f"#pragma once\n#include <{_LIGHT}>\n",
+        "ATen/Functions.h": f"#pragma once\n#include <{_LIGHT}>\n",
+        "ATen/NativeFunctions.h": f"#pragma once\n#include <{_LIGHT}>\n",
+        "torch/types.h": types + factories,
+        "torch/all.h": everything,
+        "torch/torch.h": everything,
+        "torch/python.h": everything + PYTHON_PREFIX,
+        "torch/extension.h": extension,
+    }
+
+
+def _functions(names: frozenset[str], include: Path) -> list[str]:
+    """The functions of torch among `names`: `add_out` is declared with `add`, `empty_symint` with `empty`."""
+    stems = names | {re.sub(r"_(?:out|outf|symint|symint_out|symint_outf)$", "", name) for name in names}
+    return sorted(name for name in stems if (include / "ATen/ops" / f"{name}.h").is_file())
+
+
+def _trimmed(names: frozenset[str], include: Path) -> dict[str, str]:
+    functions = {*_functions(names, include), *_INNER_FUNCTIONS}
+    headers = [*(f"ATen/ops/{function}.h" for function in sorted(functions)), *_TRIMMED]
+    return {header: _trim((include / header).read_text()) for header in headers if _exists(include, header)}
+
+
+def _trim(text: str) -> str:
+    """Leave out the heavy includes that the rest of a header does not use."""
+    rest = _INCLUDE.sub("", text)
+
+    def keep(include: re.Match[str]) -> str:
+        sign = _HEAVY.get(include.group(1))
+        return include.group() if sign is None or sign in rest else ""
+
+    return _INCLUDE.sub(keep, text)
+
+
+def _without_includes(text: str) -> str:
+    return _INCLUDE.sub(lambda found: found.group() if found.group(1) in {"optional"} else "", text)
+
+
+def _exists(include: Path, header: str) -> bool:
+    return any((root / header).is_file() for root in (include, include / _API)) or header.endswith("/ATen.h")
+
+
+def _factories(names: frozenset[str], include: Path) -> tuple[str, list[str]]:
+    """The named functions that torch declares in `torch` too, where they hide those of `at`."""
+    text = (include / _FACTORIES).read_text()
+    body = text[text.index("namespace torch {") :]
+    blocks = re.findall(r"^inline at::Tensor (\w+)\((.*?)^}\n", body, re.MULTILINE | re.DOTALL)
+    named = [(name, rest) for name, rest in blocks if name in names or name.removesuffix("_symint") in names]
+    if not named:
+        return "", []
+    headers = ["ATen/core/LegacyTypeDispatch.h", "ATen/TracerMode.h"]
+    functions = {name.removesuffix("_symint") for name, _ in named}
+    headers += [f"ATen/ops/{function}.h" for function in sorted(functions)]
+    if "tensor" in functions:
+        headers.append(f"{_API}/torch/detail/TensorDataContainer.h")
+    inline = "".join(
+        f"inline at::Tensor {name}({rest}}}\n".replace("autograd::make_variable(", "::kbench_light::make_variable(")
+        for name, rest in named
+    )
+    deleter = "using Deleter = std::function<void(void*)>;\nusing at::MemoryFormat;\n"
+    return f"{_MAKE_VARIABLE}namespace torch {{\n{deleter}{inline}}}\n", headers

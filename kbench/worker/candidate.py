@@ -1,0 +1,302 @@
+"""The process that holds one model, usually a candidate's, and does what the judge asks of it.
+
+Everything it says after it loaded a candidate is a claim: the judge believes only the bytes that it
+finds in its own memory and its own clock. It never sees an expected output, a seed to come or the
+reference (a worker that runs the reference is another process, started in the same way).
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import os
+import socket
+import sys
+import traceback
+import types
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kbench.protocol import Channel, Closed, Message
+from kbench.worker import confine, cudart, memory, tensors
+from kbench.worker.build import intercept
+from kbench.worker.globals import GlobalState
+from kbench.worker.seeding import generator_state, seed_everything
+from kbench.worker.timing import slots
+from kbench.worker.wraps import WRAPS
+
+_TEXT_LIMIT = 2000
+# What a failing call may say of itself: the innermost frames are the candidate's.
+_TRACE_LIMIT = 6000
+# A delay on the caller's stream before the inputs are there, longer than any launch takes.
+_DELAY_CYCLES = 400_000
+
+# Bound before a candidate can patch them.
+_no_grad = torch.no_grad
+_copy = torch.Tensor.copy_
+
+
+def main(args: Mapping[str, Any], fds: list[int]) -> None:
+    """Confine this process if it will hold a candidate, then serve the judge until it hangs up."""
+    channel = Channel(socket.socket(fileno=fds[0]), accept_fds=True)
+    worker = Worker(args, build_socket=socket.socket(fileno=fds[1]) if len(fds) > 1 else None)
+    if policy := args.get("confine"):
+        confinement = confine.confine(confine.Policy.from_json(policy))
+        channel.send({"ok": True, "sandbox": str(confinement)})
+    else:
+        channel.send({"ok": True, "sandbox": "trusted"})
+    try:
+        while True:
+            request = channel.receive()
+            channel.send(worker.answer(request, channel.take_fds()))
+    except Closed:
+        os._exit(0)
+
+
+class Worker:
+    """The state of one such process: a module, an instance of its model, and the memory it shares."""
+
+    def __init__(self, args: Mapping[str, Any], build_socket: socket.socket | None) -> None:
+        self.args = args
+        self.device = torch.device(args["device"])
+        self.arenas: dict[str, torch.Tensor] = {}
+        self.model: Any = None
+        self.call: Any = None
+        self.factory: Any = None
+        self.globals = GlobalState()
+        self.timer: slots.Timer | None = None
+        self._build_socket = build_socket
+        self._operations: dict[str, Callable[[Message, list[int]], Message]] = {
+            "load": self.load,
+            "arena": self.arena,
+            "construct": self.construct,
+            "weights": self.weights,
+            "forward": self.forward,
+            "prepare": self.prepare,
+            "warm": lambda request, _: self._timer().warm(request),
+            "slot": lambda request, _: self._timer().slot(request),
+            "wall": lambda request, _: self._timer().wall(request),
+            "forget": self.forget,
+        }
+
+    def answer(self, request: Message, fds: list[int]) -> Message:
+        """Do one request; whatever it raises becomes the answer."""
+        try:
+            return {"ok": True, **self._operations[request["op"]](request, fds)}
+        except BaseException as error:  # noqa: BLE001 - a candidate may raise anything at all, SystemExit too
+            return failure(error)
+
+    def load(self, request: Message, _fds: list[int]) -> Message:
+        """Import the file from where it lies, in a namespace of its own; find its model class."""
+        torch.set_num_threads(int(self.args.get("threads", 1)))
+        if self._build_socket is not None:
+            intercept.install_over(self._build_socket)
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)
+            torch.cuda.init()
+        memory.set_malloc_fill(0)
+        module = load_module(Path(request["path"]), request["module"])
+        self.factory = getattr(module, request["class"], None)
+        if not callable(self.factory):
+            raise TypeError(f"`{request['class']}` is no class in {request['path']}")
+        return {"changed": self.globals.changes()}
+
+    def arena(self, request: Message, fds: list[int]) -> Message:
+        """Open memory of the judge's under a name."""
+        self.arenas[request["name"]] = memory.open_arena(request["arena"], fds, self.device)
+        return {}
+
+    def forget(self, _request: Message, _fds: list[int]) -> Message:
+        """Drop the model and the shared memory of a case."""
+        self.model = self.call = self.timer = None
+        self.arenas.clear()
+        gc.collect()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        return {}
+
+    def construct(self, request: Message, _fds: list[int]) -> Message:
+        """Build the model from one seed; say what parameters and buffers it has."""
+        self.model = self.call = None
+        init = tensors.rebuild(request["init"], self._view("init"))
+        seed_everything(request["seed"])
+        model = self.factory(*init)
+        if isinstance(model, torch.nn.Module):
+            model.to(self.device)
+        wrap = self.args.get("wrap")
+        self.model = model
+        self.call = WRAPS[wrap](model) if wrap else model
+        return {"manifest": manifest(model), "changed": self.globals.changes()}
+
+    def weights(self, request: Message, _fds: list[int]) -> Message:
+        """Copy the judge's weights into those of the model that are named; count those that differed."""
+        state = dict(state_of(self.model))
+        differed = []
+        with _no_grad():
+            for name, spec in request["map"]:
+                given = self._view("weights")(spec)
+                if not torch.equal(state[name], given):
+                    differed.append(name)
+                    _copy(state[name], given)
+        return {"differed": differed}
+
+    def forward(self, request: Message, _fds: list[int]) -> Message:
+        """Call the model once on fresh inputs and copy its outputs into the judge's memory.
+
+        On a GPU the inputs arrive on the caller's stream behind a delay, and the outputs leave on the
+        same stream at once: work on a stream of the candidate's own that nobody joined reads and
+        leaves poison.
+        """
+        args = tensors.rebuild(request["args"], self._view("inputs", request.get("shift", 0)))
+        before = [(name, tensor._version) for name, tensor in state_of(self.model)]
+        memory.set_malloc_fill(request.get("fill", 0))
+        if self.device.type == "cuda":
+            slots.poison_free_memory(request.get("fill", 0))
+        seed_everything(request["seed"])
+        if self.device.type == "cuda":
+            self._deliver_late(request["args"], request["staged"])
+        grad = torch.enable_grad if request.get("grad") else _no_grad
+        with grad():
+            result = self.call(*args)
+        memory.set_malloc_fill(0)
+        state = generator_state(self.device)
+        spec, copied = self._hand_over(result, request["outputs"])
+        answer = {"tree": spec, "copied": copied, "generators": state, "changed": self.globals.changes()}
+        if self.device.type == "cuda":
+            answer["cuda_error"] = cudart.last_error()
+            cudart.synchronize()
+        after = [(name, tensor._version) for name, tensor in state_of(self.model)]
+        answer["state_changed"] = [name for (name, old), (_, new) in zip(before, after, strict=False) if old != new]
+        return answer
+
+    def _deliver_late(self, args: tensors.Spec, staged_shift: int) -> None:
+        torch.cuda._sleep(_DELAY_CYCLES)
+        arena = self.arenas["inputs"]
+        for _, leaf in tensors.leaves(args):
+            if leaf["k"] == "tensor":
+                n_bytes = tensors.span_elements(leaf["shape"], leaf["stride"]) * tensors.dtype_of(leaf["dtype"]).itemsize
+                start = leaf["offset"]
+                _copy(arena[start : start + n_bytes], arena[start + staged_shift : start + staged_shift + n_bytes])
+
+    def _hand_over(self, result: object, outputs: list[tensors.Spec]) -> tuple[tensors.Spec, list[bool]]:
+        """Describe the outputs and copy those that fit into the judge's places for them."""
+        given: list[torch.Tensor] = []
+        spec = describe_output(result, given)
+        copied = []
+        for index, tensor in enumerate(given):
+            place = outputs[index] if index < len(outputs) else None
+            fits = (
+                place is not None
+                and place["shape"] == list(tensor.shape)
+                and place["dtype"] == tensors.dtype_name(tensor.dtype)
+                and tensor.device.type == self.device.type
+            )
+            if fits:
+                _copy(self._view("outputs")(place), tensor.detach())
+            copied.append(bool(fits))
+        return spec, copied
+
+    def _view(self, name: str, shift_bytes: int = 0) -> Callable[[tensors.Spec], torch.Tensor]:
+        return lambda spec: tensors.view_of(self.arenas[name], spec, shift_bytes=shift_bytes)
+
+    def prepare(self, request: Message, _fds: list[int]) -> Message:
+        """Get ready for the clock: threads, allocator, and a timer over the shared memory."""
+        torch.set_num_threads(int(request["threads"]))
+        memory.keep_freed_memory()
+        self.globals.rebase_settings()
+        self.timer = slots.TIMERS[self.device.type](
+            call=self.call, inputs=self.arenas["inputs"], outputs=self.arenas["outputs"], places=request["outputs"]
+        )
+        return {}
+
+    def _timer(self) -> slots.Timer:
+        if self.timer is None:
+            raise RuntimeError("the judge asked for a time before it prepared the clock")
+        return self.timer
+
+
+def load_module(path: Path, name: str) -> types.ModuleType:
+    """Import a file under a name of our own, so that neither its folder nor its siblings are searched."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"cannot import {path}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def state_of(model: object) -> list[tuple[str, torch.Tensor]]:
+    """The parameters and buffers of a model, in its own order; none for what is no Module."""
+    if not isinstance(model, torch.nn.Module):
+        return []
+    return [*model.named_parameters(), *model.named_buffers()]
+
+
+def manifest(model: object) -> list[list[Any]]:
+    """Name, dtype and shape of each parameter and buffer, in order."""
+    return [[name, tensors.dtype_name(tensor.dtype), list(tensor.shape)] for name, tensor in state_of(model)]
+
+
+def describe_output(value: object, given: list[torch.Tensor], depth: int = 0) -> tensors.Spec:
+    """Describe what a model returned; the plain tensors in it go to `given` in order.
+
+    A tensor must be exactly a `torch.Tensor` with storage of its own kind: a subclass, or one whose
+    methods are shadowed on the instance, could compute later than the clock looks.
+    """
+    if isinstance(value, torch.Tensor):
+        return _describe_tensor(value, given)
+    if isinstance(value, (list, tuple)) and depth < 64:  # noqa: PLR2004
+        items = [describe_output(item, given, depth + 1) for item in value[:10_000]]
+        return {"k": "seq", "items": items, "tuple": isinstance(value, tuple)}
+    if isinstance(value, dict) and depth < 64 and all(type(key) in (str, int) for key in value):  # noqa: PLR2004
+        return {
+            "k": "dict",
+            "keys": list(value),
+            "items": [describe_output(item, given, depth + 1) for item in value.values()],
+        }
+    return tensors.describe(value)
+
+
+def _describe_tensor(tensor: torch.Tensor, given: list[torch.Tensor]) -> tensors.Spec:
+    if type(tensor) is not torch.Tensor and type(tensor) is not torch.nn.Parameter:
+        return {"k": "other", "v": f"{type(tensor).__name__} (a subclass of torch.Tensor)"[:120]}
+    if shadowed := sorted(vars(tensor)):
+        return {"k": "other", "v": f"a tensor with attributes of its own: {', '.join(shadowed)}"[:120]}
+    if tensor.layout is not torch.strided or tensor.is_quantized:
+        return {"k": "other", "v": f"a tensor of layout {tensor.layout}"}
+    given.append(tensor)
+    return {
+        "k": "tensor",
+        "dtype": tensors.dtype_name(tensor.dtype),
+        "shape": list(tensor.shape),
+        "stride": list(tensor.stride()),
+        "offset": 0,
+        "device": tensor.device.type,
+    }
+
+
+def failure(error: BaseException) -> Message:
+    """Turn an exception into an answer; its own `__str__` may raise, too."""
+    try:
+        text = str(error)
+    except BaseException as inner:  # noqa: BLE001 - hostile formatting
+        text = f"(its message cannot be shown: {type(inner).__name__})"
+    try:
+        trace = "".join(traceback.format_exception(error, limit=-8))
+    except BaseException:  # noqa: BLE001 - hostile formatting
+        trace = ""
+    kind = type(error).__name__
+    out_of_memory = isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)) or "not enough memory" in text
+    return {
+        "ok": False,
+        "type": kind[:80],
+        "message": text[:_TEXT_LIMIT],
+        "trace": trace[-_TRACE_LIMIT:],
+        "memory": out_of_memory,
+        "stage": getattr(error, "kbench_stage", ""),
+        "log": str(getattr(error, "kbench_log", ""))[-_TRACE_LIMIT:],
+    }

@@ -1,0 +1,16 @@
+"""Are the inputs, and the memory around them, as they were?"""
+
+from __future__ import annotations
+
+from kbench.records import CheckResult
+from kbench.worker.checks.results import failed, passed
+from kbench.worker.evidence import Evidence
+
+
+def check(evidence: Evidence) -> CheckResult:
+    """Compare bit for bit what the judge lent; an input that the reference changes itself is exempt."""
+    if evidence.inputs_changed:
+        return failed("mutation", f"{', '.join(evidence.inputs_changed)} modified by the call")
+    if evidence.written_outside:
+        return failed("mutation", f"the call wrote outside of its inputs, into the red zone {evidence.written_outside[0]}")
+    return passed("mutation")

@@ -1,0 +1,251 @@
+"""What may a candidate touch? Its scratch folder, and nothing that is not its own.
+
+Called in a process that was just forked, before anything of the candidate's is imported. No
+privilege is needed, and none is left afterwards: Landlock holds files and signals, a system call
+filter holds the network and other processes, limits hold the size of what it writes. What the
+kernel lacks is said, not hidden: see `Confinement`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import glob
+import os
+import resource
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kbench.errors import InternalError
+from kbench.worker import landlock, seccomp
+
+# Programs, libraries, compilers and their settings. A task's files are in none of these, see `_around`.
+_SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/opt", "/nix/store", "/gnu/store", "/proc", "/sys")
+_SYSTEM_VARIABLES = ("CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH")
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+_GPU_DEVICES = ("/dev/nvidia*",)
+# POSIX semaphores live here, and with them every pool of processes (torch.compile has one); CUDA's IPC, too.
+_SHARED_MEMORY = "/dev/shm"
+
+# Where libraries keep what they make, each in its own folder of the scratch folder.
+_CACHES = {
+    "HOME": "",
+    "TMPDIR": "tmp",
+    "XDG_CACHE_HOME": "cache",
+    "TORCH_EXTENSIONS_DIR": "torch_extensions",
+    "TORCHINDUCTOR_CACHE_DIR": "inductor",
+    "TRITON_CACHE_DIR": "triton",
+    "CUDA_CACHE_PATH": "cuda",
+}
+
+# A stack without a limit lets runaway recursion take all memory before it crashes; the usual limit is 8 MiB.
+_STACK_BYTES = 64 * 2**20
+# A CUDA process has some dozen files open, a compiler fewer.
+_OPEN_FILES = 4096
+
+_PR_SET_NO_NEW_PRIVS = 38
+_CAPABILITY_VERSION_3 = 0x20080522
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What one worker may use besides the interpreter, its packages and the system's programs.
+
+    `scratch` becomes its working folder, its home and the place of all caches; like `writable`, it
+    may do there what it wants. `hidden` is carved out of whatever else is readable, unless it is
+    itself in `readable`, `writable` or the interpreter's. `data_bytes` bounds private memory,
+    which a CUDA process reserves without measure: leave it None there. `max_threads` counts from
+    what the user runs already.
+    """
+
+    scratch: Path
+    readable: tuple[Path, ...] = ()
+    writable: tuple[Path, ...] = ()
+    hidden: tuple[Path, ...] = ()
+    gpu: bool = False
+    file_bytes: int = 4 * 2**30
+    data_bytes: int | None = None
+    max_threads: int = 4096
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Policy:
+        """Read a policy from the parent's message, whose keys are the fields; paths are text."""
+        paths = {name: tuple(map(Path, fields[name])) for name in ("readable", "writable", "hidden") if name in fields}
+        return cls(**{**fields, **paths, "scratch": Path(fields["scratch"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """What is in force, and what is missing for a sandbox (nothing, if `lacking` is empty)."""
+
+    held: tuple[str, ...]
+    lacking: tuple[str, ...] = ()
+
+    @property
+    def is_sandbox(self) -> bool:
+        """Nothing is missing."""
+        return not self.lacking
+
+    def __str__(self) -> str:
+        """The text for a record: `landlock:7+seccomp`, or `unsandboxed (why)`."""
+        return "+".join(self.held) if self.is_sandbox else f"unsandboxed ({'; '.join(self.lacking)})"
+
+
+def confine(policy: Policy, *, newest_abi: int = landlock.NEWEST_ABI) -> Confinement:
+    """Give up, for good, all that `policy` does not grant; say what is in force.
+
+    `newest_abi` is the most that is asked of Landlock.
+
+    Raises:
+        InternalError: this process has more than one thread; the others would stay free.
+    """
+    if (n_threads := len(os.listdir("/proc/self/task"))) != 1:
+        raise InternalError(f"a process of {n_threads} threads cannot be confined")
+    # Paths are looked up before the limits on looking them up.
+    grants = list(_grants(policy))
+    _move_into(policy.scratch)
+    _limit(policy)
+    _drop_privileges()
+    version, lacking = _restrict_files(grants, newest_abi)
+    held = [f"landlock:{version}"] if version else []
+    try:
+        seccomp.forbid(
+            hold_signals=version < landlock.ABI_SIGNALS,
+            hold_truncation=0 < version < landlock.ABI_TRUNCATE,
+        )
+        held.append("seccomp")
+    except OSError as error:
+        lacking.append(f"no system call filter: {error.strerror}")
+    return Confinement(tuple(held), tuple(lacking))
+
+
+def _restrict_files(grants: Iterable[tuple[Path, landlock.Access]], newest_abi: int) -> tuple[int, list[str]]:
+    """Put Landlock on; the version in force (0: none) and what is lacking."""
+    version, reason = landlock.abi()
+    version = min(version, newest_abi)
+    if reason:
+        return 0, [reason]
+    if version < landlock.OLDEST_ABI:
+        return 0, [f"this kernel has Landlock {version}, at least {landlock.OLDEST_ABI} is needed"]
+    try:
+        landlock.restrict(grants, version)
+    except OSError as error:
+        return 0, [f"Landlock is refused here: {error.strerror}"]
+    return version, []
+
+
+def _grants(policy: Policy) -> Iterator[tuple[Path, landlock.Access]]:
+    hidden = [path.resolve() for path in policy.hidden]
+    for folder in (*_system_folders(), *_interpreter_folders()):
+        for path in _around(folder.resolve(), hidden):
+            yield path, landlock.READ
+    for path in policy.readable:
+        yield path, landlock.READ
+    for path in (policy.scratch, *policy.writable):
+        yield path, landlock.OWN
+    patterns = _DEVICES + _GPU_DEVICES if policy.gpu else _DEVICES
+    for path in (Path(name) for pattern in patterns for name in glob.glob(pattern)):
+        yield path, landlock.DEVICE
+    yield Path(_SHARED_MEMORY), landlock.SHARED_MEMORY
+
+
+def _system_folders() -> Iterator[Path]:
+    yield from map(Path, _SYSTEM)
+    for variable in _SYSTEM_VARIABLES:
+        yield from (Path(name) for name in os.environ.get(variable, "").split(":") if _is_narrow(name))
+    # For root, /etc/shadow is a file like any other: only what everyone may read.
+    with os.scandir("/etc") as entries:
+        yield from (Path(entry.path) for entry in entries if _is_public(entry))
+
+
+def _interpreter_folders() -> Iterator[Path]:
+    """The interpreter, the folders of installed packages, torch wherever it lies, and kbench itself."""
+    prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
+    yield from (Path(prefix) for prefix in prefixes if _is_narrow(prefix))
+    # An entry of the search path may be a project's own folder, with its references in it.
+    yield from (Path(name) for name in sys.path if _is_narrow(name) and _holds_packages(Path(name)))
+    for name in ("torch", "triton"):
+        yield from map(Path, getattr(sys.modules.get(name), "__path__", ()))
+    yield Path(__file__).resolve().parents[1]
+
+
+def _is_public(entry: os.DirEntry[str]) -> bool:
+    try:
+        return bool(entry.stat().st_mode & 0o004)
+    except OSError:
+        return False
+
+
+def _is_narrow(name: str) -> bool:
+    """An absolute folder that is neither the root nor the user's home nor above it."""
+    home = Path(os.path.expanduser("~"))
+    return os.path.isabs(name) and Path(name).resolve() not in (Path("/"), home, *home.parents)
+
+
+def _holds_packages(path: Path) -> bool:
+    return path.name in ("site-packages", "dist-packages") or any(path.glob("*.dist-info"))
+
+
+def _around(path: Path, hidden: Iterable[Path]) -> Iterator[Path]:
+    """`path` itself, or all that is in it but for what is hidden."""
+    if not any(path in (place, *place.parents) for place in hidden):
+        yield path
+    elif path not in hidden and path.is_dir():
+        for entry in path.iterdir():
+            # A link would grant what it points to; that has, or has not, a rule of its own.
+            if not entry.is_symlink():
+                yield from _around(entry, hidden)
+
+
+def _move_into(scratch: Path) -> None:
+    for variable, name in _CACHES.items():
+        folder = scratch / name
+        folder.mkdir(parents=True, exist_ok=True)
+        os.environ[variable] = str(folder)
+    tempfile.tempdir = None
+    os.chdir(scratch)
+
+
+def _limit(policy: Policy) -> None:
+    _lower(resource.RLIMIT_CORE, 0)
+    _lower(resource.RLIMIT_FSIZE, policy.file_bytes)
+    _lower(resource.RLIMIT_NOFILE, _OPEN_FILES)
+    _lower(resource.RLIMIT_STACK, _STACK_BYTES)
+    if policy.data_bytes is not None:
+        _lower(resource.RLIMIT_DATA, policy.data_bytes)
+    # The kernel counts all threads of the user (and none for root).
+    _lower(resource.RLIMIT_NPROC, _threads_of_this_user() + policy.max_threads)
+    # If the machine runs out of memory, this process is the one to go.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def _lower(limit: int, value: int) -> None:
+    soft, hard = (value if old == resource.RLIM_INFINITY else min(old, value) for old in resource.getrlimit(limit))
+    resource.setrlimit(limit, (soft, hard))
+
+
+def _threads_of_this_user() -> int:
+    count = 0
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                status = os.stat(f"/proc/{name}/task")
+            except OSError:
+                continue
+            # Each thread is a folder, and adds a link to its parent beside the two of its own.
+            count += max(status.st_nlink - 2, 1) if status.st_uid == os.geteuid() else 0
+    return count
+
+
+def _drop_privileges() -> None:
+    """Empty all capability sets, and have no program give them back."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    # Effective, permitted and inheritable, twice 32 of each.
+    libc.capset(header, (ctypes.c_uint32 * 6)())

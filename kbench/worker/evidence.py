@@ -1,0 +1,76 @@
+"""What a check may look at: the facts of one call, as the judge has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from kbench.records import CheckResult
+from kbench.worker import tensors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """How near is near enough; `atol` and `rtol` for each float dtype, by name."""
+
+    by_dtype: Mapping[str, tuple[float, float]]
+    default: tuple[float, float]
+    allow_nan: bool = False
+
+    def of(self, dtype: str) -> tuple[float, float]:
+        """The absolute and relative tolerance for a dtype."""
+        return self.by_dtype.get(dtype, self.default)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaf:
+    """One leaf of the expected output: a tensor of the judge's own, or a plain value (`tensor` is None)."""
+
+    path: str
+    spec: tensors.Spec
+    tensor: torch.Tensor | None = None
+
+
+class Oracle(Protocol):
+    """Runs the reference in float64 on the inputs and draws of one call."""
+
+    def outputs(self) -> list[torch.Tensor | None] | None:
+        """Each leaf in float64, None for what is no float tensor; None where there is no oracle."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Evidence:
+    """One call of a candidate.
+
+    `tree`, `generators`, `state_changed`, `globals_changed` and `cuda_error` are claims of the
+    candidate's process. `actual` are copies that the judge took of its own memory, None where the
+    candidate gave nothing that fits. `written_outside` names red zones of the inputs that changed.
+    """
+
+    expected: list[Leaf]
+    expected_tree: tensors.Spec
+    tree: tensors.Spec
+    actual: list[torch.Tensor | None]
+    tolerance: Tolerance
+    oracle: Oracle
+    inputs_changed: list[str] = field(default_factory=list)
+    written_outside: list[str] = field(default_factory=list)
+    expected_generators: Mapping[str, str] = field(default_factory=dict)
+    generators: Mapping[str, Any] = field(default_factory=dict)
+    state_changed: list[str] = field(default_factory=list)
+    reference_state_changed: bool = False
+    globals_changed: list[str] = field(default_factory=list)
+    cuda_error: str = ""
+    max_abs_error: float | None = None
+    max_rel_error: float | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+class Check(Protocol):
+    """A check: one question asked of the evidence."""
+
+    def __call__(self, evidence: Evidence, /) -> CheckResult:
+        """Answer it."""

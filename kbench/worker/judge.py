@@ -1,0 +1,209 @@
+"""The process that decides: it runs the reference, makes the inputs, holds the seeds, and compares.
+
+It serves all candidates of a task on one device. A candidate is another process at the end of a
+channel; whatever that says is a claim, parsed strictly. Nothing of a candidate's runs here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kbench.protocol import Channel, Closed, Message
+from kbench.records import Case, CaseVerdict, Reason, Status
+from kbench.worker.evidence import Tolerance
+from kbench.worker.reference import CaseReference, Reference, ReferenceFault
+from kbench.worker.session import CandidateFault, CandidateGone, CaseSession, Peer
+from kbench.worker.timing.pairs import CaseTimer
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """What the parent says of a task when it starts its judge."""
+
+    task: str
+    reference: str
+    device: str
+    seed: int
+    trials: int
+    tolerance: Tolerance
+    cases: tuple[Case, ...]
+    threads: int
+
+    @classmethod
+    def from_message(cls, message: Mapping[str, Any]) -> Opening:
+        """Read it from the parent's message."""
+        fields = dict(message["opening"])
+        tolerance = fields.pop("tolerance")
+        cases = fields.pop("cases")
+        return cls(
+            **fields,
+            tolerance=Tolerance(
+                by_dtype={name: (pair[0], pair[1]) for name, pair in tolerance["by_dtype"].items()},
+                default=(tolerance["default"][0], tolerance["default"][1]),
+                allow_nan=tolerance["allow_nan"],
+            ),
+            cases=tuple(Case(**{**case, "devices": tuple(case["devices"])}) for case in cases),
+        )
+
+
+def main(args: Mapping[str, Any], fds: list[int]) -> None:
+    """Serve the parent until it hangs up."""
+    channel = Channel(socket.socket(fileno=fds[0]), accept_fds=True)
+    judge = Judge(Opening.from_message(args), channel)
+    try:
+        while True:
+            request = channel.receive()
+            channel.send(judge.answer(request, channel.take_fds()))
+    except Closed:
+        os._exit(0)
+
+
+class Judge:
+    """The judge of one task on one device."""
+
+    def __init__(self, opening: Opening, parent: Channel) -> None:
+        self.opening = opening
+        self.device = torch.device(opening.device)
+        self._parent = parent
+        self._reference: Reference | None = None
+        self._cases: dict[str, CaseReference | ReferenceFault] = {}
+        self._candidate: Peer | None = None
+        self._peers: dict[str, Peer] = {}
+        torch.set_num_threads(opening.threads)
+
+    def answer(self, request: Message, fds: list[int]) -> Message:
+        """Do one request of the parent's; what goes wrong here is `error`, never the candidate's fault."""
+        operations = {"verify": self.verify, "time": self.time, "close": self.close}
+        try:
+            return operations[request["op"]](request, fds)
+        except (torch.cuda.OutOfMemoryError, MemoryError) as error:
+            return {"status": Status.ERROR, "reason": Reason.MACHINE, "detail": f"out of memory in the judge: {error}"}
+        except ReferenceFault as error:
+            return {"status": Status.ERROR, "reason": Reason.REFERENCE, "detail": str(error)}
+
+    def tell(self, stage: str) -> None:
+        """Let the parent know what is going on, for its deadline and its progress."""
+        self._parent.send({"event": "stage", "stage": stage})
+
+    def close(self, _request: Message, _fds: list[int]) -> Message:
+        """Let go of the candidate."""
+        if self._candidate is not None:
+            self._candidate.channel.close()
+            self._candidate = None
+        return {}
+
+    def verify(self, request: Message, fds: list[int]) -> Message:
+        """Judge one candidate in every case asked for; its process stays, for the clock."""
+        peer = self._candidate = Peer(fds[0], self.tell)
+        cases: list[CaseVerdict] = []
+        fault: CandidateFault | None = None
+        try:
+            peer.greet()
+            self._load(peer, request)
+            for case in self.opening.cases:
+                if case.name in request["cases"]:
+                    verdict = self._verify_case(peer, case, baseline=request["baseline"])
+                    cases.append(verdict)
+        except CandidateFault as error:
+            fault = error
+        except CandidateGone as error:
+            return {"gone": error.stage, "cases": _plain(cases), "sandbox": peer.sandbox}
+        answer: Message = {"cases": _plain(cases), "sandbox": peer.sandbox}
+        if fault is not None:
+            answer |= {"status": Status.FAIL, "reason": fault.reason, "detail": fault.detail, "log": fault.log}
+        return answer
+
+    def _load(self, peer: Peer, request: Message) -> None:
+        # A broken reference is found before anyone runs a candidate.
+        self._task()
+        peer.ask("load", "load", path=request["path"], module=request["module"], **{"class": request["class"]})
+
+    def _task(self) -> Reference:
+        if self._reference is None:
+            self.tell("reference")
+            opening = self.opening
+            self._reference = Reference(
+                Path(opening.reference), self.device, root_seed=opening.seed, label=opening.task
+            )
+        return self._reference
+
+    def case_reference(self, case: Case) -> CaseReference:
+        """The reference in one case, made and checked once.
+
+        Raises:
+            ReferenceFault: it is broken.
+        """
+        if case.name not in self._cases:
+            self.tell(f"reference {case.name}")
+            try:
+                self._cases[case.name] = CaseReference(
+                    self._task(), case, trials=self.opening.trials, tolerance=self.opening.tolerance
+                )
+            except ReferenceFault as error:
+                self._cases[case.name] = error
+        found = self._cases[case.name]
+        if isinstance(found, ReferenceFault):
+            raise found
+        return found
+
+    def _verify_case(self, peer: Peer, case: Case, *, baseline: bool) -> CaseVerdict:
+        started = time.monotonic()
+        try:
+            reference = self.case_reference(case)
+        except ReferenceFault as error:
+            return CaseVerdict(case=case.name, status=Status.ERROR, reason=Reason.REFERENCE, detail=str(error))
+        session = CaseSession(peer, reference, self.device, baseline=baseline)
+        verdict = session.verify()
+        session.close()
+        return dataclasses.replace(verdict, seconds=time.monotonic() - started)
+
+    def time(self, request: Message, fds: list[int]) -> Message:
+        """Time the verified candidate, or a baseline, against the reference in one case."""
+        case = next(case for case in self.opening.cases if case.name == request["case"])
+        if "reference_module" in request:
+            self._peers["reference"] = Peer(fds[0], self.tell)
+            self._peers["reference"].greet()
+            self._peers["reference"].ask(
+                "load", "load", path=self.opening.reference, module=request["reference_module"], **{"class": "Model"}
+            )
+        peer = self._candidate
+        assert peer is not None
+        reference = self.case_reference(case)
+        sides = []
+        try:
+            for side in (self._peers["reference"], peer):
+                session = CaseSession(side, reference, self.device, baseline=request["baseline"])
+                session.construct()
+                sides.append(session)
+            timing = CaseTimer(reference, sides[0], sides[1], request["settings"]).run()
+        except CandidateFault as error:
+            return {"status": Status.FAIL, "reason": error.reason, "detail": error.detail, "log": error.log}
+        except CandidateGone as error:
+            return {"gone": error.stage}
+        finally:
+            for session in sides:
+                session.close()
+        return {"timing": timing}
+
+
+def _plain(cases: list[CaseVerdict]) -> list[dict[str, Any]]:
+    """As JSON: infinities, which JSON has not, become the text `inf`."""
+    return [
+        {
+            **dataclasses.asdict(case),
+            "max_abs_error": _number(case.max_abs_error),
+            "max_rel_error": _number(case.max_rel_error),
+        }
+        for case in cases
+    ]
+
+
+def _number(value: float | None) -> float | str | None:
+    return value if value is None or abs(value) < float("inf") else str(value)

@@ -1,0 +1,319 @@
+"""How did a worker end, and is nothing of it left? A small trusted process above each worker.
+
+The zygote forks the keeper, the keeper forks the worker, waits for it, watches how many processes
+and how much memory there are beneath it, ends whatever is left in the end, and reports one line of
+JSON. Processes that a worker's daemon leaves behind come back to the keeper, since it is the
+reaper of all below it; so when it has no child any more, nothing is left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import itertools
+import json
+import os
+import select
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from typing import NoReturn
+
+# linux/prctl.h
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+# waitpid(2): children of every kind, also those that announce their end by no SIGCHLD.
+_WALL = 0x40000000
+# A look costs some 50 us; in this time a fork bomb makes some hundred processes, a memory hog fills some hundred MB.
+_LOOK_S = 0.03
+# How long a round of killing waits for the dead.
+_ROUND_S = 0.002
+# To give back 100 GB of memory takes seconds; a process that hangs in a driver may never end.
+_END_LIMIT_S = 30.0
+# An exact reading walks the page tables of every process: at most a tenth of the time goes there.
+_EXACT_SHARE = 0.1
+_PAGE_BYTES = os.sysconf("SC_PAGESIZE")
+
+# Bound before a candidate, in a fork, can patch them.
+_exit = os._exit
+
+
+def keep(
+    run: Callable[[], None], *, status_fd: int, memory_bytes: int | None = None, max_processes: int = 256
+) -> NoReturn:
+    """Run `run` in a process of its own until it ends, then end all that it left and report.
+
+    For a process that was just forked: its other descriptors are closed. SIGTERM, the end of the
+    process that forked it, and a `status_fd` that nobody reads any more end the worker.
+
+    The report is a line with `exit` (code) or `signal` (number), the other one null; `cause`:
+    `memory` or `processes` beyond the limit, `killed` on demand, or empty where the worker ended by
+    itself; `max_rss_bytes`, in which pages count once for each process that has them; and
+    `leftovers`, the number of processes that had to be ended after the worker.
+    """
+    code = 70
+    try:
+        keeper = Keeper(status_fd=status_fd, memory_bytes=memory_bytes, max_processes=max_processes)
+        _report(status_fd, keeper.keep(run))
+        code = 0
+    except BaseException:  # noqa: BLE001 - whatever happens here must not return into the zygote
+        traceback.print_exc()
+    finally:
+        # Without a keeper nobody would end them.
+        for pid in _descendants(os.getpid()):
+            _kill(pid)
+        _exit(code)
+
+
+class Keeper:
+    """The state of one keeper: its worker, what is known of the processes below it, and its limits."""
+
+    def __init__(self, *, status_fd: int, memory_bytes: int | None, max_processes: int) -> None:
+        self._status_fd = status_fd
+        self._memory_bytes = memory_bytes
+        self._max_processes = max_processes
+        self._hangup = select.poll()
+        self._hangup.register(status_fd, 0)
+        self._worker = 0
+        self._status: int | None = None
+        self._alone = False
+        self._pids: list[int] = []
+        self._last_born = ""
+        self._max_rss_bytes = 0
+        self._next_exact_s = 0.0
+        self._oom_kills = _oom_kills()
+
+    def keep(self, run: Callable[[], None]) -> dict[str, object]:
+        """Fork the worker, wait for its end or bring it about; the report."""
+        self._settle()
+        me = os.getpid()
+        self._worker = os.fork()
+        if self._worker == 0:
+            os.close(self._status_fd)
+            _work(run, me)
+        _close_all_but(self._status_fd)
+        cause = self._watch()
+        leftovers = self._end_all()
+        return self._conclude(cause, leftovers)
+
+    def _settle(self) -> None:
+        """Become the reaper of all below, in a session of its own, and wait for signals instead of being hit."""
+        os.setsid()
+        for number in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGCHLD, signal.SIGTERM})
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        # Where the zygote has gone before this line, the status descriptor tells.
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+    def _watch(self) -> str:
+        """Wait until the worker ends (empty), or there is a cause to end it."""
+        next_look_s = 0.0
+        while True:
+            wait_s = max(next_look_s - time.monotonic(), 0.0)
+            received = signal.sigtimedwait((signal.SIGCHLD, signal.SIGTERM), wait_s)
+            self._reap()
+            if self._status is not None:
+                return ""
+            if (received is not None and received.si_signo == signal.SIGTERM) or self._hangup.poll(0):
+                return "killed"
+            if time.monotonic() >= next_look_s:
+                if excess := self._excess():
+                    return excess
+                next_look_s = time.monotonic() + _LOOK_S
+
+    def _excess(self) -> str:
+        """Which limit the worker and its descendants are beyond, if any."""
+        if (born := _last_born()) != self._last_born or born in ("", "0"):
+            self._last_born = born
+            self._pids = list(itertools.islice(_descendants(os.getpid()), self._max_processes + 1))
+        if len(self._pids) > self._max_processes:
+            return "processes"
+        rss_bytes = sum(map(_rss_bytes, self._pids))
+        self._max_rss_bytes = max(self._max_rss_bytes, rss_bytes)
+        if self._memory_bytes is not None and rss_bytes > self._memory_bytes and self._is_memory_exceeded():
+            return "memory"
+        return ""
+
+    def _is_memory_exceeded(self) -> bool:
+        """Count exactly: a page that several processes share, the judge's among them, is a part of one for each."""
+        start_s = time.monotonic()
+        if self._memory_bytes is None or start_s < self._next_exact_s:
+            return False
+        proportional_bytes = sum(map(_pss_bytes, self._pids))
+        now_s = time.monotonic()
+        self._next_exact_s = now_s + (now_s - start_s) / _EXACT_SHARE
+        return proportional_bytes > self._memory_bytes
+
+    def _end_all(self) -> int:
+        """Kill and reap until no process is left below; the number of those beside the worker."""
+        ended: set[int] = set()
+        deadline_s = time.monotonic() + _END_LIMIT_S
+        while time.monotonic() < deadline_s:
+            self._reap()
+            if self._alone:
+                break
+            groups: set[int] = set()
+            for pid in _descendants(os.getpid()):
+                ended.add(pid)
+                _kill_with_group(pid, groups)
+            signal.sigtimedwait((signal.SIGCHLD,), _ROUND_S)
+        return len(ended - {self._worker})
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG | _WALL)
+            except ChildProcessError:
+                self._alone = True
+                return
+            if pid == 0:
+                return
+            if pid == self._worker and self._status is None:
+                self._status = status
+
+    def _conclude(self, cause: str, leftovers: int) -> dict[str, object]:
+        code = None if self._status is None else os.waitstatus_to_exitcode(self._status)
+        number = -code if code is not None and code < 0 else None
+        if not cause and number == signal.SIGKILL and _oom_kills() > self._oom_kills:
+            cause = "memory"
+        return {
+            "exit": code if number is None else None,
+            "signal": number,
+            "cause": cause,
+            "max_rss_bytes": self._max_rss_bytes,
+            "leftovers": leftovers,
+        }
+
+
+def _work(run: Callable[[], None], keeper: int) -> NoReturn:
+    """Be the worker: a session of its own, so that no signal to its group is one to the keeper."""
+    code = 1
+    try:
+        os.setsid()
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != keeper:
+            _exit(1)
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        run()
+        code = 0
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except BaseException:  # noqa: BLE001 - a worker may raise anything, and its trace is its last word
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(BaseException):
+            sys.stdout.flush()
+        with contextlib.suppress(BaseException):
+            sys.stderr.flush()
+        _exit(code & 0xFF)
+
+
+def _report(status_fd: int, report: dict[str, object]) -> None:
+    # Nobody may be left to read it.
+    with contextlib.suppress(OSError):
+        os.write(status_fd, json.dumps(report).encode() + b"\n")
+
+
+def _close_all_but(kept: int) -> None:
+    """Close all but the standard streams: the other ends wait for the end of the worker, not of the keeper."""
+    for name in os.listdir("/proc/self/fd"):
+        if (fd := int(name)) > 2 and fd != kept:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+
+def _descendants(root: int) -> Iterator[int]:
+    """Yield every process below `root`, parents first."""
+    children_of = _children if os.path.exists(f"/proc/{root}/task/{root}/children") else _children_by_scan()
+    seen = {root}
+    queue = [root]
+    while queue:
+        for pid in children_of(queue.pop()):
+            if pid not in seen:
+                seen.add(pid)
+                queue.append(pid)
+                yield pid
+
+
+def _children(pid: int) -> list[int]:
+    """The children of all threads of a process; none where it has gone."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+    return [int(child) for thread in threads for child in _read(f"/proc/{pid}/task/{thread}/children").split()]
+
+
+def _children_by_scan() -> Callable[[int], list[int]]:
+    """Find children by the parents of all processes, on kernels that do not list the children."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            # The name before the last bracket may hold anything; after it come the state and the parent.
+            _, _, rest = _read(f"/proc/{name}/stat").rpartition(")")
+            if fields := rest.split():
+                children.setdefault(int(fields[1]), []).append(int(name))
+    return lambda pid: children.get(pid, [])
+
+
+def _last_born() -> str:
+    """The id given to the newest process or thread: while it stays, nothing was forked anywhere."""
+    return _read("/proc/loadavg").rpartition(" ")[2].strip()
+
+
+def _rss_bytes(pid: int) -> int:
+    fields = _read(f"/proc/{pid}/statm").split()
+    return int(fields[1]) * _PAGE_BYTES if fields else 0
+
+
+def _pss_bytes(pid: int) -> int:
+    """Resident memory with shared pages in proportion; all of it where the kernel does not say."""
+    for line in _read(f"/proc/{pid}/smaps_rollup").splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    return _rss_bytes(pid)
+
+
+def _oom_kills() -> int:
+    """How many processes the kernel has ended for want of memory, on the whole machine."""
+    for line in _read("/proc/vmstat").splitlines():
+        if line.startswith("oom_kill "):
+            return int(line.split()[1])
+    return 0
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _kill_with_group(pid: int, groups: set[int]) -> None:
+    """Kill a process and its group, each group once in a round.
+
+    The kernel kills a group in one step in which no member forks: that ends a fork bomb. A group
+    that the keeper is not in has descendants of the keeper only, since sessions are never joined.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        group = os.getpgid(pid)
+        if group not in groups and group != os.getpgrp():
+            groups.add(group)
+            os.killpg(group, signal.SIGKILL)
+    _kill(pid)
+
+
+def _kill(pid: int) -> None:
+    # Ids are given in order: this one is not another process's before all others were used up.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _prctl(option: int, value: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), f"prctl({option}) is refused")

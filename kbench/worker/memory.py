@@ -1,0 +1,98 @@
+"""Memory that two processes see: an arena for inputs, outputs and weights.
+
+On a CPU it is a sealed memfd (a candidate cannot shrink it under the judge), on a GPU an allocation
+of the judge's opened by CUDA IPC. Both sides see it as one flat uint8 tensor.
+"""
+
+from __future__ import annotations
+
+import base64
+import ctypes
+import fcntl
+import mmap
+import os
+from typing import Any
+
+import torch
+
+from kbench.worker import cudart
+
+# linux/fcntl.h; the fcntl module has them only where it was built against new headers.
+_F_ADD_SEALS = 1033
+_F_SEAL_SHRINK_GROW_SEAL = 0x0001 | 0x0002 | 0x0004
+# What lies in shared memory that nobody has written: every float dtype reads it as NaN, integers as -1.
+POISON_BYTE = 0xFF
+
+
+class Arena:
+    """The judge's end: `memory` is a flat uint8 tensor of `n_bytes` on `device`, filled with poison."""
+
+    def __init__(self, n_bytes: int, device: torch.device) -> None:
+        self.n_bytes = max(n_bytes, mmap.PAGESIZE)
+        self.device = device
+        self.fd = -1
+        if device.type == "cuda":
+            self._pointer = cudart.malloc(self.n_bytes)
+            self.memory = cudart.wrap(self._pointer, self.n_bytes, device)
+            self.poison()
+        else:
+            self.fd = os.memfd_create("kbench", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            os.ftruncate(self.fd, self.n_bytes)
+            fcntl.fcntl(self.fd, _F_ADD_SEALS, _F_SEAL_SHRINK_GROW_SEAL)
+            self.memory = _map(self.fd, self.n_bytes)
+
+    def poison(self) -> None:
+        """Fill all of it with the poison pattern."""
+        self.memory.fill_(POISON_BYTE)
+
+    def message(self) -> tuple[dict[str, Any], list[int]]:
+        """What the other side needs to open it: a message and the descriptors to send along."""
+        if self.device.type == "cuda":
+            handle = base64.b64encode(cudart.ipc_handle(self._pointer)).decode()
+            return {"bytes": self.n_bytes, "handle": handle}, []
+        return {"bytes": self.n_bytes}, [self.fd]
+
+    def close(self) -> None:
+        """Give the memory back."""
+        if self.device.type == "cuda":
+            if self._pointer:
+                cudart.free(self._pointer)
+                self._pointer = 0
+        elif self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def open_arena(message: dict[str, Any], fds: list[int], device: torch.device) -> torch.Tensor:
+    """The worker's end of an arena: the same memory as a flat uint8 tensor."""
+    n_bytes = int(message["bytes"])
+    if device.type == "cuda":
+        pointer = cudart.ipc_open(base64.b64decode(message["handle"]))
+        return cudart.wrap(pointer, n_bytes, device)
+    fd = fds.pop(0)
+    memory = _map(fd, n_bytes)
+    os.close(fd)
+    return memory
+
+
+def _map(fd: int, n_bytes: int) -> torch.Tensor:
+    return torch.frombuffer(mmap.mmap(fd, n_bytes), dtype=torch.uint8)
+
+
+def set_malloc_fill(byte: int) -> None:
+    """Have glibc fill what malloc hands out and takes back; 0 turns it off.
+
+    torch's CPU allocator asks glibc, so memory that a kernel never wrote shows. Source: mallopt(3), M_PERTURB.
+    """
+    ctypes.CDLL(None).mallopt(-6, byte)
+
+
+def keep_freed_memory() -> None:
+    """Have glibc keep what is freed instead of giving it back to the system.
+
+    Otherwise every large allocation takes its page faults again, in some processes and not in others:
+    the same torch model was seen nine times slower for it. Source: mallopt(3), M_MMAP_THRESHOLD, M_TRIM_THRESHOLD.
+    """
+    libc = ctypes.CDLL(None)
+    libc.mallopt(-3, 1 << 30)
+    libc.mallopt(-1, ctypes.c_int(2**31 - 1))

@@ -1,0 +1,67 @@
+"""What this machine is, in a process of its own: asking a GPU for its name makes a context."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kbench.protocol import Channel
+
+
+def main(_args: Mapping[str, Any], fds: list[int]) -> None:
+    """Answer once."""
+    Channel(socket.socket(fileno=fds[0])).send(facts())
+
+
+def facts() -> dict[str, Any]:
+    """The facts that results depend on; `gpus` has one entry for each device, in CUDA's order."""
+    return {
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda or "",
+        "python": platform.python_version(),
+        "host": platform.node(),
+        "cpu": _cpu_name(),
+        "cores": len(os.sched_getaffinity(0)),
+        "driver": _driver(),
+        "gpus": _gpus(),
+    }
+
+
+def _gpus() -> list[dict[str, Any]]:
+    if torch.version.cuda is None or not torch.cuda.is_available():
+        return []
+    found = []
+    for index in range(torch.cuda.device_count()):
+        properties = torch.cuda.get_device_properties(index)
+        found.append(
+            {
+                "name": properties.name,
+                "uuid": str(getattr(properties, "uuid", index)),
+                "memory_bytes": properties.total_memory,
+                "capability": f"{properties.major}.{properties.minor}",
+            }
+        )
+    return found
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def _driver() -> str:
+    try:
+        first = Path("/proc/driver/nvidia/version").read_text().splitlines()[0]
+    except (OSError, IndexError):
+        return ""
+    words = first.split()
+    return next((word for word in words if word[:1].isdigit() and "." in word), "")

@@ -1,0 +1,316 @@
+"""The reference in the judge's hands: its cases, the inputs of each trial, and what is expected of them."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import inspect
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kbench.records import Case
+from kbench.worker import tensors
+from kbench.worker.candidate import describe_output, load_module, state_of
+from kbench.worker.evidence import Leaf, Tolerance
+from kbench.worker.checks.values import difference, rms
+from kbench.worker.oracle import Float64Oracle, widen
+from kbench.worker.seeding import derive_seed, generator_state, seed_everything
+
+# Expected outputs are kept between candidates up to this; what is larger is computed anew for each.
+_CACHE_BYTES = {"cpu": 2 * 2**30, "cuda": 16 * 2**30}
+# The reference is run against itself on so many trials: state that builds up shows from the second on.
+_SELF_CHECK_TRIALS = 2
+
+
+class ReferenceFault(Exception):
+    """The reference is at fault: broken, not repeatable, or unable to tell right from wrong."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Trial:
+    """One set of inputs (on the judge's device, private to it) and what the reference makes of it."""
+
+    index: int
+    seed: int
+    args: list[Any]
+    tree: tensors.Spec
+    expected: list[Leaf]
+    generators: Mapping[str, str]
+    changed_inputs: set[int]
+    state_changed: bool
+    draws: bool
+    oracle: Float64Oracle
+
+
+class Reference:
+    """A reference file, loaded once."""
+
+    def __init__(self, path: Path, device: torch.device, *, root_seed: int, label: str) -> None:
+        self.device = device
+        self._root_seed = root_seed
+        self._label = label
+        try:
+            self.module = load_module(path, f"kbench_reference_{path.stem}")
+        except Exception as error:
+            raise ReferenceFault(f"{path.name} cannot be imported: {_said(error)}") from error
+        for name in ("Model", "get_inputs", "get_init_inputs"):
+            if not callable(getattr(self.module, name, None)):
+                raise ReferenceFault(f"{path.name} defines no `{name}`")
+
+    def seed(self, *labels: object) -> int:
+        """Derive a seed of this run for this task."""
+        return derive_seed(self._root_seed, self._label, *labels)
+
+    def init_args(self, case: Case) -> list[Any]:
+        """The constructor arguments of a case."""
+        seed_everything(self.seed(case.name, "arguments"))
+        given = _call(self.module.get_init_inputs, case.init, "get_init_inputs")
+        return list(given) if isinstance(given, (list, tuple)) else [given]
+
+    def construct(self, case: Case, init: list[Any]) -> Any:
+        """A fresh model of a case; the same seed gives the same weights."""
+        seed_everything(self.seed(case.name, "init"))
+        try:
+            model = self.module.Model(*copy.deepcopy(init))
+            if isinstance(model, torch.nn.Module):
+                model.to(self.device)
+        except Exception as error:
+            raise ReferenceFault(f"Model(...) raised {_said(error)}") from error
+        return model
+
+    def inputs(self, case: Case, *labels: object) -> list[Any]:
+        """Fresh inputs of a case on the judge's device, dtypes as they were made."""
+        seed_everything(self.seed(case.name, "inputs", *labels))
+        given = _call(self.module.get_inputs, case.inputs, "get_inputs")
+        if not isinstance(given, (list, tuple)):
+            raise ReferenceFault(f"get_inputs returned {type(given).__name__}; a list is needed")
+        return [_to_device(value, self.device) for value in given]
+
+
+class CaseReference:
+    """One case of a reference: its weights, and its trials in order."""
+
+    def __init__(self, reference: Reference, case: Case, *, trials: int, tolerance: Tolerance) -> None:
+        self.reference = reference
+        self.case = case
+        self.trial_count = trials
+        self.tolerance = tolerance
+        self.init = reference.init_args(case)
+        self.init_spec = _pickled(self.init)
+        self.init_seed = reference.seed(case.name, "init")
+        model = reference.construct(case, self.init)
+        self.weights = [(name, tensor.detach().clone()) for name, tensor in state_of(model)]
+        self.warnings: list[str] = []
+        self.stateful = False
+        self._cached: list[Trial] | None = None
+        self._self_check()
+
+    def trials(self) -> Iterator[Trial]:
+        """Every trial in order, as one instance of the reference meets them."""
+        if self._cached is not None:
+            yield from self._cached
+            return
+        model = self.reference.construct(self.case, self.init)
+        kept: list[Trial] | None = []
+        n_bytes = 0
+        for index in range(self.trial_count):
+            trial = self._run(model, index)
+            n_bytes += _bytes_of(trial)
+            if n_bytes > _CACHE_BYTES[self.reference.device.type]:
+                kept = None
+            if kept is not None:
+                kept.append(trial)
+            yield trial
+        self._cached = kept
+
+    def expected_of(self, model: Any, args: list[Any], seed: int) -> list[Leaf]:
+        """What `model` returns for private copies of `args` under `seed`."""
+        return self._forward(model, tensors.clone(args), seed)[1]
+
+    def _run(self, model: Any, index: int) -> Trial:
+        args = self.reference.inputs(self.case, index)
+        seed = self.reference.seed(self.case.name, "forward", index)
+        given = tensors.clone(args)
+        versions = [tensor._version for _, tensor in state_of(model)]
+        seed_everything(seed)
+        untouched = generator_state(self.reference.device)
+        tree, expected, generators = self._forward(model, given, seed)
+        return Trial(
+            index=index,
+            seed=seed,
+            args=args,
+            tree=tree,
+            expected=expected,
+            generators=generators,
+            changed_inputs={i for i, (a, b) in enumerate(zip(tensors.tensors_in(args), tensors.tensors_in(given), strict=True)) if not _same_bits(a, b)},
+            state_changed=versions != [tensor._version for _, tensor in state_of(model)],
+            draws=generators != untouched,
+            oracle=self._oracle(args, seed, draws=generators != untouched),
+        )
+
+    def _forward(self, model: Any, args: list[Any], seed: int) -> tuple[tensors.Spec, list[Leaf], dict[str, str]]:
+        seed_everything(seed)
+        try:
+            with torch.no_grad():
+                result = model(*args)
+        except Exception as error:
+            if isinstance(error, (torch.cuda.OutOfMemoryError, MemoryError)):
+                raise
+            raise ReferenceFault(f"Model.forward raised {_said(error)}") from error
+        generators = generator_state(self.reference.device)
+        given: list[torch.Tensor] = []
+        tree = describe_output(result, given)
+        remaining = iter(given)
+        expected = []
+        for path, spec in tensors.leaves(tree):
+            if spec["k"] == "other":
+                raise ReferenceFault(f"Model.forward returned {spec['v']} at {path}, which cannot be compared")
+            expected.append(Leaf(path=path, spec=spec, tensor=_own(next(remaining)) if spec["k"] == "tensor" else None))
+        if not expected:
+            raise ReferenceFault("Model.forward returned nothing to compare")
+        return tree, expected, generators
+
+    def _oracle(self, args: list[Any], seed: int, *, draws: bool) -> Float64Oracle:
+        """An oracle for one trial; it starts from a fresh model, so there is none for a stateful reference."""
+
+        def run(convert: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+            if self.stateful:
+                raise ReferenceFault("a stateful reference has no oracle")
+            model = self.reference.construct(self.case, self.init)
+            if isinstance(model, torch.nn.Module) and convert is widen:
+                model.double()
+            seed_everything(seed)
+            with torch.no_grad():
+                return model(*tensors.map_tensors(tensors.clone(args), convert))
+
+        run32 = (lambda: run(lambda tensor: tensor)) if draws else None
+        return Float64Oracle(run32, lambda: run(widen), tensors.leaves_in)
+
+    def _self_check(self) -> None:
+        """Hold the reference against itself before anyone is held against it."""
+        again = self.reference.construct(self.case, self.init)
+        first: Trial | None = None
+        second: Trial | None = None
+        told_apart, same_inputs = False, True
+        for trial in self.trials():
+            if trial.index < _SELF_CHECK_TRIALS:
+                self._check_repeats(trial, self._forward(again, tensors.clone(trial.args), trial.seed)[1])
+            self._check_finite(trial)
+            if first is None:
+                first = trial
+                continue
+            second = second or trial
+            told_apart = told_apart or not self._agree(first.expected, trial.expected)
+            same_inputs = same_inputs and _same_args(first, trial)
+        assert first is not None
+        self._check_tells_apart(first, told_apart=told_apart, same_inputs=same_inputs, alone=second is None)
+        if second is not None:
+            fresh = self.reference.construct(self.case, self.init)
+            leaves = self._forward(fresh, tensors.clone(second.args), second.seed)[1]
+            self.stateful = not self._agree(leaves, second.expected)
+        if self.stateful:
+            self.warnings.append("the reference keeps state between calls: outputs depend on how often it was called")
+
+    def _check_repeats(self, trial: Trial, leaves: list[Leaf]) -> None:
+        if not self._agree(leaves, trial.expected):
+            raise ReferenceFault(
+                "the reference is not repeatable: two runs with one seed differ; "
+                "seed or remove what it draws outside of torch, random and numpy"
+            )
+
+    def _check_finite(self, trial: Trial) -> None:
+        if self.tolerance.allow_nan:
+            return
+        for leaf in trial.expected:
+            if leaf.tensor is not None and (leaf.tensor.is_floating_point() or leaf.tensor.is_complex()):
+                count = int(torch.isnan(leaf.tensor).sum())
+                if count:
+                    raise ReferenceFault(f"the reference gives {count} NaN in {leaf.path}; `allow_nan = true` accepts that")
+
+    def _check_tells_apart(self, first: Trial, *, told_apart: bool, same_inputs: bool, alone: bool) -> None:
+        """Refuse a task that a constant would pass."""
+        outputs = [leaf for leaf in first.expected if leaf.tensor is not None and leaf.tensor.numel()]
+        if outputs and all(rms_of(leaf) == 0.0 for leaf in outputs) and not told_apart:
+            raise ReferenceFault("the reference gives all zeros: a candidate that computes nothing would pass")
+        if alone or not outputs or told_apart or not tensors.tensors_in(first.args):
+            return
+        if not same_inputs:
+            raise ReferenceFault("the reference gives one and the same output for other inputs: a constant would pass")
+        self.warnings.append("get_inputs gives the same inputs for every seed: a constant would pass")
+
+    def _agree(self, actual: list[Leaf], expected: list[Leaf]) -> bool:
+        if len(actual) != len(expected):
+            return False
+        for a, e in zip(actual, expected, strict=True):
+            if a.tensor is None or e.tensor is None:
+                if a.spec != e.spec:
+                    return False
+            elif a.tensor.shape != e.tensor.shape or a.tensor.dtype != e.tensor.dtype:
+                return False
+            elif e.tensor.is_floating_point() or e.tensor.is_complex():
+                atol, rtol = self.tolerance.of(e.spec["dtype"])
+                if difference(a.tensor, e.tensor, atol * min(1.0, rms(e.tensor)), rtol).outside:
+                    return False
+            elif not torch.equal(a.tensor, e.tensor):
+                return False
+        return True
+
+
+def rms_of(leaf: Leaf) -> float:
+    """The size of a leaf: its rms; infinities count as 1."""
+    assert leaf.tensor is not None
+    tensor = leaf.tensor
+    if tensor.is_floating_point() and bool(torch.isinf(tensor).any()):
+        return 1.0
+    return rms(tensor if tensor.is_floating_point() or tensor.is_complex() else tensor.double())
+
+
+def _call(function: Callable[..., Any], arguments: Mapping[str, object], name: str) -> Any:
+    try:
+        inspect.signature(function).bind(**arguments)
+    except TypeError as error:
+        raise ReferenceFault(f"{name} does not take the arguments of the case: {error}") from None
+    try:
+        return function(**arguments)
+    except Exception as error:
+        raise ReferenceFault(f"{name} raised {_said(error)}") from error
+
+
+def _said(error: BaseException) -> str:
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0][:300] if text else ''}".rstrip(": ")
+
+
+def _pickled(value: object) -> tensors.Spec:
+    try:
+        return {"k": "pickle", "v": base64.b64encode(pickle.dumps(value)).decode()}
+    except Exception as error:
+        raise ReferenceFault(f"get_init_inputs gives what cannot travel to a candidate: {_said(error)}") from error
+
+
+def _to_device(value: Any, device: torch.device) -> Any:
+    return tensors.map_tensors(value, lambda tensor: tensor.detach().to(device))
+
+
+def _own(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().clone()
+
+
+def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    a, b = tensors.span(one).view(torch.uint8), tensors.span(other).view(torch.uint8)
+    return torch.equal(a, b)
+
+
+def _same_args(one: Trial, other: Trial) -> bool:
+    pairs = list(zip(tensors.tensors_in(one.args), tensors.tensors_in(other.args), strict=False))
+    return all(a.shape == b.shape and a.stride() == b.stride() and a.dtype == b.dtype and _same_bits(a, b) for a, b in pairs)
+
+
+def _bytes_of(trial: Trial) -> int:
+    held = [*tensors.tensors_in(trial.args), *(leaf.tensor for leaf in trial.expected if leaf.tensor is not None)]
+    return sum(tensor.numel() * tensor.element_size() for tensor in held)

@@ -1,0 +1,34 @@
+"""Seeds: how they are derived, set on every generator, and read back."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import sys
+
+import torch
+
+
+def derive_seed(root: int, *labels: object) -> int:
+    """Derive a seed of 63 bits from the run's seed and labels.
+
+    It goes through SHA-256, so that who knows one seed cannot tell another.
+    """
+    text = "/".join([str(root), *map(str, labels)])
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+
+
+def seed_everything(seed: int) -> None:
+    """Seed torch's CPU and CUDA generators, `random`, and numpy where it is loaded."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed(seed % 2**32)
+
+
+def generator_state(device: torch.device) -> dict[str, str]:
+    """A digest of the state of the generators that a forward on `device` may draw from."""
+    states = {"cpu": torch.default_generator.get_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.default_generators[device.index or 0].get_state()
+    return {name: hashlib.sha256(state.numpy().tobytes()).hexdigest()[:16] for name, state in states.items()}

@@ -1,0 +1,371 @@
+"""A conversation of the judge's with a process that holds a model: one peer, one case at a time."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from kbench.protocol import Channel, Closed, Message, ProtocolError
+from kbench.records import CaseVerdict, CheckResult, Reason, Status, exploit
+from kbench.worker import memory, tensors
+from kbench.worker.checks import CHECKS, REASONS
+from kbench.worker.evidence import Evidence
+from kbench.worker.reference import CaseReference, Trial
+
+# malloc's fill for the trials in turn; each makes floats of every kind huge or tiny, never plausible.
+_FILLS = (0x01, 0x80, 0x55)
+# Inputs start somewhere in the first pages, elsewhere in every trial.
+_SHIFT_BYTES = 64 * 1024
+
+
+class CandidateGone(Exception):
+    """The candidate's process ended or hung up in the middle of a request; `stage` names which."""
+
+    def __init__(self, stage: str) -> None:
+        super().__init__(f"its process ended during {stage}")
+        self.stage = stage
+
+
+class CandidateFault(Exception):
+    """The candidate failed a request: the reason and the words for the record."""
+
+    def __init__(self, reason: str, detail: str, *, log: str = "") -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+        self.log = log
+
+
+class Peer:
+    """A process that holds a model, seen from the judge."""
+
+    def __init__(self, fd: int, tell: Callable[[str], None]) -> None:
+        self.channel = Channel(socket.socket(fileno=fd))
+        self.sandbox = ""
+        self._tell = tell
+
+    def ask(self, stage: str, op: str, *, fds: list[int] | None = None, **arguments: Any) -> Message:
+        """Send one request and wait for its answer; the parent's deadline ends a peer that never answers.
+
+        Raises:
+            CandidateGone: the process ended.
+            CandidateFault: it answered that it failed, or not with a message.
+        """
+        self._tell(stage)
+        try:
+            self.channel.send({"op": op, **arguments}, fds or [])
+            answer = self.channel.receive()
+        except Closed:
+            raise CandidateGone(stage) from None
+        except ProtocolError as error:
+            raise CandidateFault(exploit("forged_message"), f"its process wrote what is no answer: {error}") from None
+        if answer.get("ok") is not True:
+            raise _fault(stage, answer)
+        return answer
+
+    def greet(self) -> None:
+        """Wait until the process has confined itself and listens."""
+        try:
+            self.sandbox = str(self.channel.receive().get("sandbox", ""))
+        except Closed:
+            raise CandidateGone("start") from None
+
+
+def _fault(stage: str, answer: Message) -> CandidateFault:
+    said = f"{answer.get('type')}: {answer.get('message')}".strip()
+    if answer.get("memory") is True:
+        return CandidateFault(Reason.MEMORY, f"out of memory during {stage}: {said}", log=str(answer.get("trace", "")))
+    known = answer.get("stage")
+    reason = {"load": Reason.LOAD, "build": Reason.BUILD}.get(known or stage, Reason.RUN)
+    where = "" if reason == Reason.BUILD else f"{stage}: "
+    return CandidateFault(reason, f"{where}{said}", log=str(answer.get("log") or answer.get("trace") or ""))
+
+
+class CaseSession:
+    """One peer in one case: its instance of the model and the memory shared with it."""
+
+    def __init__(self, peer: Peer, reference: CaseReference, device: torch.device, *, baseline: bool = False) -> None:
+        self.device = device
+        self.peer = peer
+        self.reference = reference
+        self.baseline = baseline
+        self.arenas: dict[str, memory.Arena] = {}
+        self.weights_problem = ""
+        self.notes: list[str] = []
+        self._random = random.Random(secrets.randbits(64))  # noqa: S311 - addresses, not keys
+
+    def arena(self, name: str, n_bytes: int) -> memory.Arena:
+        """The arena of that name with room for `n_bytes`; the peer has opened it."""
+        arena = self.arenas.get(name)
+        if arena is None or arena.n_bytes < n_bytes:
+            if arena is not None:
+                arena.close()
+            arena = self.arenas[name] = memory.Arena(n_bytes, self.device)
+            message, fds = arena.message()
+            self.peer.ask(self._stage("run"), "arena", fds=fds, name=name, arena=message)
+        return arena
+
+    def close(self) -> None:
+        """Give the shared memory back; the peer forgets the case."""
+        try:
+            self.peer.ask(self._stage("run"), "forget")
+        except (CandidateGone, CandidateFault):
+            pass
+        for arena in self.arenas.values():
+            arena.close()
+        self.arenas.clear()
+
+    def construct(self) -> None:
+        """Have the peer build its model from the reference's seed, and give it the reference's weights."""
+        answer = self.peer.ask(
+            self._stage("construct"), "construct", init=self.reference.init_spec, seed=self.reference.init_seed
+        )
+        self._give_weights(_manifest(answer.get("manifest")))
+
+    def _give_weights(self, manifest: list[tuple[str, str, list[int]]]) -> None:
+        own = self.reference.weights
+        matched, how = match_weights([(n, tensors.dtype_name(t.dtype), list(t.shape)) for n, t in own], manifest)
+        if how == "unmatched":
+            theirs = ", ".join(f"{name} {shape}" for name, _, shape in manifest) or "none"
+            ours = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in own) or "none"
+            self.weights_problem = f"weights cannot be matched: the reference has {ours}; the candidate has {theirs}"
+        if not matched:
+            return
+        layout = tensors.Layout()
+        by_name = dict(own)
+        specs = {mine: tensors.describe(by_name[mine].contiguous(), place=layout.place) for mine in matched}
+        arena = self.arena("weights", layout.end_bytes)
+        for mine, spec in specs.items():
+            tensors.view_of(arena.memory, spec).copy_(by_name[mine])
+        _settle(self.device)
+        answer = self.peer.ask(
+            self._stage("weights"), "weights", map=[[theirs, specs[mine]] for mine, theirs in matched.items()]
+        )
+        differed = [str(name)[:80] for name in answer.get("differed", [])][:8]
+        if differed:
+            self.notes.append(f"weights copied from the reference, matched by {how}: {', '.join(differed)}")
+
+    def verify(self) -> CaseVerdict:
+        """Every trial of the case, until one fails."""
+        self.construct()
+        checks: dict[str, CheckResult] = {}
+        errors: list[tuple[float | None, float | None]] = []
+        notes = [*self.reference.warnings, *self.notes]
+        done = 0
+        for trial in self.reference.trials():
+            evidence = self.evidence(trial)
+            failure = _run_checks(evidence, checks, skipped=self._skipped(trial))
+            errors.append((evidence.max_abs_error, evidence.max_rel_error))
+            notes += [note for note in evidence.notes if note not in notes]
+            done += 1
+            if failure is not None:
+                return self._verdict(failure, checks, notes, errors, done)
+        return self._verdict(None, checks, notes, errors, done)
+
+    def _skipped(self, trial: Trial) -> frozenset[str]:
+        """A baseline is torch's own code: it may rewrap torch's functions and draw by a generator of its own."""
+        if not self.baseline:
+            return frozenset()
+        return frozenset({"patched", "draws", "values"} if trial.draws else {"patched", "draws"})
+
+    def _verdict(
+        self,
+        failure: CheckResult | None,
+        checks: dict[str, CheckResult],
+        notes: list[str],
+        errors: list[tuple[float | None, float | None]],
+        trials: int,
+    ) -> CaseVerdict:
+        reason, detail = "", ""
+        if failure is not None:
+            reason, detail = REASONS.get(failure.name, failure.name), failure.detail
+            if self.weights_problem and reason in ("values", "nan"):
+                reason, detail = Reason.WEIGHTS, f"{self.weights_problem}; {detail}"
+        absolute = [error for error, _ in errors if error is not None]
+        relative = [error for _, error in errors if error is not None]
+        return CaseVerdict(
+            case=self.reference.case.name,
+            status=Status.PASS if failure is None else Status.FAIL,
+            reason=reason,
+            detail=detail,
+            checks=tuple(checks.values()),
+            warnings=tuple(notes),
+            max_abs_error=max(absolute, default=None),
+            max_rel_error=max(relative, default=None),
+            trials=trials,
+        )
+
+    def evidence(self, trial: Trial) -> Evidence:
+        """Have the peer make one call, and gather what a check may look at."""
+        inputs, layout_end, master, args = self._lay_out_inputs(trial)
+        places, outputs = self._lay_out_outputs(trial)
+        answer = self.peer.ask(
+            self._stage("run"),
+            "forward",
+            args=args,
+            staged=layout_end,
+            outputs=places,
+            seed=trial.seed,
+            fill=_FILLS[trial.index % len(_FILLS)],
+        )
+        return self._gather(trial, answer, inputs=inputs, end=layout_end, master=master, args=args, places=places, outputs=outputs)
+
+    def _lay_out_inputs(self, trial: Trial) -> tuple[memory.Arena, int, torch.Tensor, tensors.Spec]:
+        """Write the inputs of a trial; on a GPU behind the place where the candidate will see them."""
+        layout = tensors.Layout(self._random.randrange(_SHIFT_BYTES))
+        args = tensors.describe(trial.args, place=layout.place, trusted=True)
+        end = tensors.aligned(layout.end_bytes)
+        staged = end if self.device.type == "cuda" else 0
+        inputs = self.arena("inputs", end + staged)
+        inputs.poison()
+        tensors.write_tree(inputs.memory, args, trial.args, shift_bytes=staged)
+        _settle(self.device)
+        return inputs, end, inputs.memory[staged : staged + end].clone(), args
+
+    def _lay_out_outputs(self, trial: Trial) -> tuple[list[tensors.Spec], memory.Arena]:
+        layout = tensors.Layout()
+        places = [
+            tensors.describe(leaf.tensor.contiguous(), place=layout.place)
+            for leaf in trial.expected
+            if leaf.tensor is not None
+        ]
+        outputs = self.arena("outputs", layout.end_bytes)
+        outputs.poison()
+        _settle(self.device)
+        return places, outputs
+
+    def _gather(
+        self,
+        trial: Trial,
+        answer: Message,
+        *,
+        inputs: memory.Arena,
+        end: int,
+        master: torch.Tensor,
+        args: tensors.Spec,
+        places: list[tensors.Spec],
+        outputs: memory.Arena,
+    ) -> Evidence:
+        # First of all a copy of what was written: nothing that comes later may count.
+        snapshot = outputs.memory.clone()
+        now = inputs.memory[:end].clone()
+        try:
+            tree = tensors.parse_tree(answer.get("tree"))
+        except ValueError as error:
+            raise CandidateFault(exploit("forged_message"), f"its process described its output in no known form: {error}") from None
+        copied = answer.get("copied")
+        given = iter(copied if isinstance(copied, list) else [])
+        remaining = iter(places)
+        actual: list[torch.Tensor | None] = []
+        for leaf in trial.expected:
+            if leaf.tensor is None:
+                actual.append(None)
+                continue
+            place = next(remaining)
+            actual.append(tensors.view_of(snapshot, place) if next(given, False) is True else None)
+        changed, outside = _compare_inputs(now, master, args, trial)
+        return Evidence(
+            expected=trial.expected,
+            expected_tree=trial.tree,
+            tree=tree,
+            actual=actual,
+            tolerance=self.reference.tolerance,
+            oracle=trial.oracle,
+            inputs_changed=changed,
+            written_outside=outside,
+            expected_generators=trial.generators,
+            generators=answer["generators"] if isinstance(answer.get("generators"), dict) else {},
+            state_changed=_texts(answer.get("state_changed")),
+            reference_state_changed=trial.state_changed,
+            globals_changed=_texts(answer.get("changed")),
+            cuda_error=str(answer.get("cuda_error", ""))[:200],
+        )
+
+    def _stage(self, name: str) -> str:
+        case = self.reference.case.name
+        return name if case == "default" else f"{name} (case {case})"
+
+
+def match_weights(
+    reference: list[tuple[str, str, list[int]]], candidate: list[tuple[str, str, list[int]]]
+) -> tuple[dict[str, str], str]:
+    """Pair the reference's weights with a candidate's: reference name -> candidate name, and by what rule.
+
+    By name where all names, dtypes and shapes agree; else by order where the sequences of dtypes and
+    shapes agree; else by shape where every shape occurs once on both sides; else `unmatched`.
+    """
+    if not reference or not candidate:
+        return {}, "none" if not reference else "unmatched"
+    if {name: facts for name, *facts in reference} == {name: facts for name, *facts in candidate}:
+        return {name: name for name, *_ in reference}, "name"
+    ours, theirs = [tuple([d, *s]) for _, d, s in reference], [tuple([d, *s]) for _, d, s in candidate]
+    if ours == theirs:
+        return {mine[0]: other[0] for mine, other in zip(reference, candidate, strict=True)}, "order"
+    if sorted(map(str, ours)) == sorted(map(str, theirs)) and len(set(ours)) == len(ours):
+        by_shape = {tuple([d, *s]): name for name, d, s in candidate}
+        return {name: by_shape[(d, *s)] for name, d, s in reference}, "shape"
+    return {}, "unmatched"
+
+
+def _compare_inputs(
+    now: torch.Tensor, master: torch.Tensor, args: tensors.Spec, trial: Trial
+) -> tuple[list[str], list[str]]:
+    """Name the inputs that changed, and where memory around them did."""
+    if torch.equal(now, master):
+        return [], []
+    changed = []
+    exempt = now.clone()
+    index = 0
+    for path, leaf in tensors.leaves(args, "input"):
+        if leaf["k"] != "tensor":
+            continue
+        n_bytes = tensors.span_elements(leaf["shape"], leaf["stride"]) * tensors.dtype_of(leaf["dtype"]).itemsize
+        piece = slice(leaf["offset"], leaf["offset"] + n_bytes)
+        if not torch.equal(now[piece], master[piece]) and index not in trial.changed_inputs:
+            changed.append(path)
+        exempt[piece] = master[piece]
+        index += 1
+    if torch.equal(exempt, master):
+        return changed, []
+    where = int((exempt != master).nonzero()[0])
+    return changed, [f"at byte {where} of the inputs' memory"]
+
+
+def _run_checks(
+    evidence: Evidence, results: dict[str, CheckResult], *, skipped: frozenset[str]
+) -> CheckResult | None:
+    """Run the checks in order up to the first that fails; times add up over the trials."""
+    for name, check in CHECKS.items():
+        if name in skipped:
+            continue
+        started = time.perf_counter()
+        result = check(evidence)
+        before = results.get(name)
+        spent = time.perf_counter() - started + (before.seconds if before else 0.0)
+        detail = result.detail or (before.detail if before else "")
+        results[name] = CheckResult(name=name, status=result.status, detail=detail, seconds=spent)
+        if result.status is Status.FAIL:
+            return results[name]
+    return None
+
+
+def _manifest(claim: object) -> list[tuple[str, str, list[int]]]:
+    try:
+        return [(str(name), str(dtype), [int(n) for n in shape]) for name, dtype, shape in claim]  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        raise CandidateFault(exploit("forged_message"), "its process described its weights in no known form") from None
+
+
+def _texts(claim: object) -> list[str]:
+    return [str(item)[:120] for item in claim[:100]] if isinstance(claim, list) else []
+
+
+def _settle(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -1,0 +1,149 @@
+"""The process that has imported torch once and forks every other one in milliseconds.
+
+It touches no GPU and runs no tensor operation: a process that ran one parallel operation and then
+forks leaves children that hang in OpenMP.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kbench.protocol import Channel, Closed, Message
+from kbench.worker import keeper
+
+# Each is a module of this package with `main(args, fds)`; preloaded, so that a fork need not import it.
+ROLES = ("judge", "candidate", "builder", "probe")
+
+# sysexits.h calls it EX_SOFTWARE: a worker of ours ended by a bug of ours.
+EXIT_BUG = 70
+
+Role = Callable[[Mapping[str, Any], list[int]], None]
+
+
+def main(control_fd: int) -> None:
+    """Serve fork requests until the parent goes, then end what is left."""
+    control = Channel(socket.socket(fileno=control_fd), accept_fds=True)
+    roles = _preload()
+    wake_read, wake_write = os.pipe()
+    for fd in (wake_read, wake_write):
+        os.set_blocking(fd, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake_write)
+    # Ctrl-C reaches the whole foreground group; only the parent decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    keepers: dict[int, int] = {}
+    control.send({"event": "ready", "pid": os.getpid()})
+    try:
+        while True:
+            ready, _, _ = select.select([control, wake_read], [], [])
+            if wake_read in ready:
+                os.read(wake_read, 4096)
+                _reap(keepers)
+            if control in ready:
+                _serve(control, control.receive(), keepers, roles)
+    except Closed:
+        pass
+    finally:
+        for pid in keepers.values():
+            _signal(pid, signal.SIGTERM)
+        while keepers:
+            _reap(keepers, block=True)
+
+
+def _preload() -> dict[str, Role]:
+    roles = {name: importlib.import_module(f"kbench.worker.{name}").main for name in ROLES}
+    gc.collect()
+    # Pages that the collector never touches stay shared with every child.
+    gc.freeze()
+    return roles
+
+
+def _serve(control: Channel, message: Message, keepers: dict[int, int], roles: Mapping[str, Role]) -> None:
+    if message["op"] == "end":
+        if pid := keepers.get(message["id"]):
+            _signal(pid, signal.SIGTERM)
+        return
+    fds = control.take_fds()
+    pid = os.fork()
+    if pid == 0:
+        _become(roles[message["role"]], message, fds)
+    for fd in fds:
+        os.close(fd)
+    keepers[message["id"]] = pid
+
+
+def _become(role: Role, message: Message, fds: list[int]) -> None:
+    """Turn this fork into the keeper of a worker; the first two descriptors are its output and status."""
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        kept = _only_descriptors(fds)
+        output_fd, status_fd, *rest = kept
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, 0)
+        os.dup2(output_fd, 1)
+        os.dup2(output_fd, 2)
+        os.close(null)
+        os.close(output_fd)
+        args = message["args"]
+        keeper.keep(
+            lambda: role(args, rest),
+            status_fd=status_fd,
+            memory_bytes=args.get("memory_bytes"),
+            max_processes=args.get("max_processes", 4096),
+        )
+    except BaseException:  # noqa: BLE001 - a fork must never return into the zygote's loop
+        traceback.print_exc()
+    finally:
+        os._exit(EXIT_BUG)
+
+
+def _only_descriptors(fds: list[int]) -> list[int]:
+    """Close every descriptor but `fds`; nothing of the zygote's or of a sibling may leak into a candidate."""
+    low = 10
+    high = max(fds) + 1 + low
+    moved = []
+    for index, fd in enumerate(fds):
+        os.dup2(fd, high + index, inheritable=False)
+    os.closerange(3, high)
+    for index in range(len(fds)):
+        os.dup2(high + index, 3 + index, inheritable=False)
+        moved.append(3 + index)
+    os.closerange(3 + len(fds), 65536)
+    return moved
+
+
+def _reap(keepers: dict[int, int], *, block: bool = False) -> None:
+    while True:
+        try:
+            pid, _ = os.waitpid(-1, 0 if block else os.WNOHANG)
+        except ChildProcessError:
+            keepers.clear()
+            return
+        if pid == 0:
+            return
+        for job, keeper_pid in list(keepers.items()):
+            if keeper_pid == pid:
+                del keepers[job]
+        if block:
+            return
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
