@@ -22,6 +22,10 @@ _MAX_FDS = 8
 
 Message = dict[str, Any]
 
+# Bound here: a candidate that patches the json module must not break the conversation with the judge.
+_dumps = json.dumps
+_loads = json.loads
+
 
 class ProtocolError(KbenchError):
     """What arrived is no message: too long, not JSON, or not an object."""
@@ -37,7 +41,7 @@ class Late(ProtocolError):
 
 def encode(message: Mapping[str, Any]) -> bytes:
     """Turn a message into one line; infinities and NaN are refused with ValueError."""
-    return json.dumps(message, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    return _dumps(message, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
 def decode(line: bytes) -> Message:
@@ -47,7 +51,7 @@ def decode(line: bytes) -> Message:
         ProtocolError: the line is not a JSON object in UTF-8, or is nested too deep.
     """
     try:
-        message = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
+        message = _loads(line.decode("utf-8"), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"not a message: {str(error)[:200]}") from None
     if not isinstance(message, dict):

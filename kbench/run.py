@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from kbench import __version__, discovery
-from kbench.config import RunRequest, TaskSettings
+from kbench.config import RunRequest, TaskSettings, cache_folder
 from kbench.discovery import Selection
 from kbench.engines.local import Events, Job, LocalEngine, Options, Result
 from kbench.errors import NothingSelectedError, UsageError
@@ -102,8 +102,9 @@ class _Session(Events):
         options = Options(
             jobs=self._request.jobs or max(1, len(os.sched_getaffinity(0)) if not self._timed else 1),
             seed=self._seed,
-            cache=_cache_folder(),
+            cache=cache_folder(),
             repeat=self._request.repeat,
+            hidden=_hidden(self._request),
             sandbox=self._request.sandbox,
             fail_fast=self._request.fail_fast,
         )
@@ -306,8 +307,10 @@ def _why_no_gpu(facts: dict[str, object]) -> str:
     return f"this machine has {count} GPUs" if count else "this machine has no GPU"
 
 
-def _cache_folder() -> Path:
-    return Path(os.environ.get("KBENCH_CACHE_DIR") or Path.home() / ".cache" / "kbench")
+def _hidden(request: RunRequest) -> tuple[Path, ...]:
+    """What no candidate may read wherever it lies: the project, and the reference of a pair outside of it."""
+    reference = (request.pair[0].resolve(),) if request.pair is not None else ()
+    return (*((request.root.resolve(),) if request.root is not None else ()), *reference)
 
 
 def _commit(root: Path | None) -> str:

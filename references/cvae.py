@@ -54,7 +54,7 @@ class Model(nn.Module):
         )
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return loss, reconstruction loss and KL divergence, each summed over features and averaged over samples.
+        """Return loss, reconstruction loss and KL divergence, summed over features, averaged over samples.
 
         `x` is [batch, input_dim], `y` is [batch, label_dim], both float32; the results are scalars.
         """

@@ -1,8 +1,9 @@
-"""The whole forward in C++ for the CPU: tiles of samples go through all five layers without leaving the cache.
+"""The whole forward in C++ for the CPU: a tile of samples goes through all layers without leaving the cache.
 
-Each call packs the weights into panels of 32 outputs, k-major, so that the inner loop is broadcast times vector; at
-a third of a megabyte that costs a few microseconds, and there is no copy that could go stale. The draw is torch's own.
-Partial losses belong to a tile, never to a thread, so the result does not depend on the number of threads.
+Each call packs the weights into panels of 32 outputs, input by input, so that the inner loop is a broadcast
+times a vector; a third of a megabyte takes some microseconds, and there is no copy that could go stale. The
+draw is torch's own. Partial losses belong to a tile, never to a thread, so the result does not depend on
+the threads.
 """
 
 import torch
@@ -24,9 +25,9 @@ CPP_SOURCE = r"""
 namespace {
 
 constexpr int64_t kLanes = 16;
-constexpr int64_t kRows = 8;        // samples of one register tile: 8 x 2 accumulators hide the latency of an FMA
-constexpr int64_t kWidth = 32;      // outputs of one register tile and of one panel
-constexpr int64_t kTileRows = 32;   // samples that share one pass over the weights
+constexpr int64_t kRows = 8;  // samples of one register tile: 8 x 2 accumulators hide the latency of an FMA
+constexpr int64_t kWidth = 32;  // outputs of one register tile and of one panel
+constexpr int64_t kTileRows = 16;  // samples that share one pass over the weights
 
 typedef float vec __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int32_t ivec __attribute__((vector_size(64), aligned(4), may_alias));
@@ -88,7 +89,8 @@ inline void transpose(vec (&rows)[kLanes]) {
   }
 }
 
-// A linear layer as panels of kWidth outputs: the biases, then one row of weights for each input, zero-padded.
+// A linear layer as panels of kWidth outputs: the biases, then one row of weights for each input,
+// zero-padded.
 struct Layer {
   const float* weight;
   const float* bias;
@@ -97,7 +99,10 @@ struct Layer {
   float* packed = nullptr;
 
   Layer(const at::Tensor& w, const at::Tensor& b)
-      : weight(w.const_data_ptr<float>()), bias(b.const_data_ptr<float>()), outputs(w.size(0)), inputs(w.size(1)) {}
+      : weight(w.const_data_ptr<float>()),
+        bias(b.const_data_ptr<float>()),
+        outputs(w.size(0)),
+        inputs(w.size(1)) {}
 
   int64_t panels() const { return (outputs + kWidth - 1) / kWidth; }
   int64_t panel_size() const { return (inputs + 1) * kWidth; }
@@ -166,6 +171,13 @@ struct Network {
   Layer encoder, mu, logvar, decoder, output;
 
   std::vector<Layer*> layers() { return {&encoder, &mu, &logvar, &decoder, &output}; }
+
+  bool fits(int64_t features, int64_t labels) const {
+    return encoder.inputs == features + labels && mu.inputs == encoder.outputs &&
+           logvar.inputs == encoder.outputs && logvar.outputs == mu.outputs &&
+           decoder.inputs == mu.outputs + labels && decoder.outputs == encoder.outputs &&
+           output.inputs == decoder.outputs && output.outputs == features;
+  }
 };
 
 struct Losses {
@@ -205,7 +217,8 @@ class TilePass {
         for (int64_t r = 0; r < kRows; ++r) {
           for (int half = 0; half < 2; ++half) {
             const vec v = tile.value[r][half];
-            store(to + r * hidden_stride_ + half * kLanes, v < 0.0f ? vec{} : v);  // keeps a NaN, as torch does
+            store(to + r * hidden_stride_ + half * kLanes,
+                  v < 0.0f ? vec{} : v);  // keeps a NaN, as torch does
           }
         }
       }
@@ -288,6 +301,12 @@ at::Tensor pack_and(Network& network, const Draw& draw) {
   return packed;
 }
 
+at::Tensor checked(const at::Tensor& tensor, const char* name) {
+  TORCH_CHECK(tensor.is_cpu() && tensor.scalar_type() == at::kFloat, name,
+              " must be float32 on the CPU, got ", tensor.scalar_type(), " on ", tensor.device());
+  return tensor.contiguous();
+}
+
 Rows rows_of(const at::Tensor& matrix) {
   return {matrix.const_data_ptr<float>(), matrix.size(1), matrix.size(0), matrix.size(1)};
 }
@@ -300,26 +319,23 @@ Rows tile_of(const Rows& rows, int64_t tile) {
 
 }  // namespace
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> cvae_forward(
-    const at::Tensor& x_in, const at::Tensor& y_in, const std::vector<at::Tensor>& weights) {
+std::tuple<at::Tensor, at::Tensor, at::Tensor> cvae_forward(const at::Tensor& x_in, const at::Tensor& y_in,
+                                                            const std::vector<at::Tensor>& weights) {
   TORCH_CHECK(weights.size() == 10, "expected 5 weights and 5 biases, got ", weights.size(), " tensors");
   TORCH_CHECK(x_in.dim() == 2 && y_in.dim() == 2 && x_in.size(0) == y_in.size(0),
               "x and y must be matrices of one batch, got ", x_in.sizes(), " and ", y_in.sizes());
   std::vector<at::Tensor> held;
-  for (const at::Tensor& weight : weights) {
-    TORCH_CHECK(weight.scalar_type() == at::kFloat && weight.is_cpu(), "the weights must be float32 on the CPU");
-    held.push_back(weight.contiguous());
-  }
-  TORCH_CHECK(x_in.scalar_type() == at::kFloat && y_in.scalar_type() == at::kFloat && x_in.is_cpu() && y_in.is_cpu(),
-              "x and y must be float32 on the CPU");
-  const at::Tensor x = x_in.contiguous(), y = y_in.contiguous();
-  Network network = {{held[0], held[1]}, {held[2], held[3]}, {held[4], held[5]}, {held[6], held[7]}, {held[8], held[9]}};
-  TORCH_CHECK(x.size(1) + y.size(1) == network.encoder.inputs && x.size(1) == network.output.outputs,
-              "x and y of ", x.sizes(), " and ", y.sizes(), " do not fit an encoder of ", network.encoder.inputs, " inputs");
+  for (const at::Tensor& weight : weights) held.push_back(checked(weight, "a weight"));
+  const at::Tensor x = checked(x_in, "x"), y = checked(y_in, "y");
+  Network network = {
+      {held[0], held[1]}, {held[2], held[3]}, {held[4], held[5]}, {held[6], held[7]}, {held[8], held[9]}};
+  TORCH_CHECK(network.fits(x.size(1), y.size(1)), "x and y of ", x.sizes(), " and ", y.sizes(),
+              " do not fit the layers, or these not each other");
 
   const int64_t batch = x.size(0);
   at::Tensor noise;
-  const at::Tensor packed = pack_and(network, [&] { noise = at::randn({batch, network.mu.outputs}, x.options()); });
+  const at::Tensor packed =
+      pack_and(network, [&] { noise = at::randn({batch, network.mu.outputs}, x.options()); });
   const Rows x_rows = rows_of(x), y_rows = rows_of(y), noise_rows = rows_of(noise);
   std::vector<Losses> losses((batch + kTileRows - 1) / kTileRows);
   Queue queue(losses.size());
@@ -375,7 +391,7 @@ class ModelNew(nn.Module):
         return ops.cvae_forward(x, y, self._weights())
 
     def _weights(self) -> list[torch.Tensor]:
-        """List weight and bias of the five layers, past nn.Module's lookups: those cost a tenth of the forward."""
+        """List weight and bias of the five layers, past nn.Module's lookups, a tenth of the forward."""
         modules = self._modules
         encoder, decoder = modules["enc"]._modules, modules["dec"]._modules
         layers = (encoder["0"], modules["enc_mu"], modules["enc_logvar"], decoder["0"], decoder["2"])

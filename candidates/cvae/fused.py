@@ -1,15 +1,16 @@
-"""The whole forward in one kernel launch, or two for a batch of many thousands, with torch's own numbers drawn inside.
+"""The whole forward in one launch, or two for a batch of thousands, torch's own random numbers included.
 
-A small batch: a cluster of eight blocks takes eight samples. Each block copies an eighth of every layer's weights to
-its shared memory at once, computes those outputs for all eight samples, and writes them into the other blocks' shared
-memory; so a cluster reads every weight once, and waits for memory once.
+A small batch: a cluster of eight blocks takes eight samples. Each block copies an eighth of every layer's
+weights to its shared memory at once, computes those outputs for all eight samples, and writes them into the
+other blocks' shared memory; so a cluster reads every weight once, and waits for memory once.
 
-A large batch: one launch lays the weights out input by input, a second takes 128 samples a block through all layers as
-register-tiled float32 products, activations in shared memory.
+A large batch: one launch lays the weights out input by input, a second takes 128 samples a block through
+all layers as register-tiled float32 products, activations in shared memory.
 
-Noise comes from torch's CUDA generator: element i of `randn` is a function of seed, offset and i alone, and the
-generator moves on by as much as `randn` moves it. The first call on a device compares that function with `randn`, and
-refuses to run if they differ. The last block to finish adds up the blocks' losses in their order: no float atomics.
+Noise comes from torch's CUDA generator: element i of `randn` is a function of seed, offset, i and the
+number of elements, and the generator moves on by as much as `randn` moves it. The first call on a device
+compares that function with `randn`, and refuses to run if they differ. The last block to finish adds up the
+blocks' losses in their order: no float atomics, and the same bits every time.
 """
 
 import torch
@@ -19,15 +20,30 @@ from torch.utils.cpp_extension import load_inline
 DEVICES = ("cuda",)
 
 CPP_SOURCE = r"""
-std::tuple<at::Tensor, at::Tensor, at::Tensor> cvae_forward(
-    const at::Tensor& x_in, const at::Tensor& y_in, const std::vector<at::Tensor>& weights);
+std::tuple<at::Tensor, at::Tensor, at::Tensor> cvae_forward(const at::Tensor& x_in, const at::Tensor& y_in,
+                                                            const std::vector<at::Tensor>& weights);
+"""
+
+HEADERS = r"""
+#include <ATen/cuda/CUDAGeneratorImpl.h>
+#include <ATen/cuda/EmptyTensor.h>
+#include <ATen/cuda/PhiloxUtils.cuh>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cooperative_groups.h>
+#include <cuda_pipeline_primitives.h>
+#include <torch/version.h>
+
+#include <limits>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <vector>
 """
 
 KERNELS = r"""
-#include <ATen/cuda/PhiloxUtils.cuh>
-#include <cooperative_groups.h>
-#include <cuda_pipeline_primitives.h>
-#include <curand_kernel.h>
+namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
@@ -64,15 +80,36 @@ __device__ inline Philox unpack(const Draws& draws) {
   return {std::get<0>(state), std::get<1>(state)};
 }
 
-// Element `element` of the tensor that torch's `randn` fills: thread t draws four numbers at a time and puts them at
-// t, t + threads, t + 2 * threads, t + 3 * threads; then it goes on from t + 4 * threads.
+// Philox 4x32 with ten rounds: four random words for a counter and a key.
+__device__ inline uint4 philox_words(uint4 counter, uint2 key) {
+#pragma unroll
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t even = 0xD2511F53ull * counter.x, odd = 0xCD9E8D57ull * counter.z;
+    counter = make_uint4(static_cast<unsigned>(odd >> 32) ^ counter.y ^ key.x, static_cast<unsigned>(odd),
+                         static_cast<unsigned>(even >> 32) ^ counter.w ^ key.y, static_cast<unsigned>(even));
+    key = make_uint2(key.x + 0x9E3779B9u, key.y + 0xBB67AE85u);
+  }
+  return counter;
+}
+
+// Two normal numbers of two random words, by Box and Muller, in the arithmetic of torch's generator.
+__device__ inline float2 normal_pair(unsigned radius_word, unsigned angle_word) {
+  constexpr float kUnit = 2.3283064e-10f, kTurn = kUnit * 6.2831855f;  // 2^-32, and that part of a turn
+  const float radius = sqrtf(-2.0f * logf(radius_word * kUnit + kUnit / 2));
+  float sine, cosine;
+  __sincosf(angle_word * kTurn + kTurn / 2, &sine, &cosine);
+  return make_float2(radius * sine, radius * cosine);
+}
+
+// Element `element` of the tensor that torch's `randn` fills: thread t draws four numbers at a time and puts
+// them at t, t + threads, t + 2 * threads, t + 3 * threads; then it goes on from t + 4 * threads.
 __device__ inline float normal(Philox philox, unsigned threads, unsigned element) {
   const unsigned thread = element % threads, step = element / threads;
   const uint64_t counter = philox.offset / 4 + step / 4;
-  const uint4 bits = curand_Philox4x32_10(
+  const uint4 words = philox_words(
       make_uint4(static_cast<unsigned>(counter), static_cast<unsigned>(counter >> 32), thread, 0),
       make_uint2(static_cast<unsigned>(philox.seed), static_cast<unsigned>(philox.seed >> 32)));
-  const float2 pair = step & 2 ? _curand_box_muller(bits.z, bits.w) : _curand_box_muller(bits.x, bits.y);
+  const float2 pair = step & 2 ? normal_pair(words.z, words.w) : normal_pair(words.x, words.y);
   return step & 1 ? pair.y : pair.x;
 }
 
@@ -128,10 +165,11 @@ __device__ inline void finish(const Result& result, float recon, float divergenc
   *result.kl = mean_kl;
 }
 
-// ---- A small batch: a cluster of blocks shares the layers, and each block holds every sample of the cluster.
+// ---- A small batch: a cluster of blocks shares the layers, and each block holds all samples of the cluster.
 
 constexpr int kCluster = 8;  // blocks; the largest cluster that every device with clusters can start
-constexpr int kGroup = 8;    // samples of one cluster; one warp copies one sample
+constexpr int kGroup = 8;  // samples of one cluster
+static_assert(kGroup == kWarps, "a warp copies one sample");
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 __device__ inline int cluster_rank() { return cooperative_groups::this_cluster().block_rank(); }
@@ -160,7 +198,7 @@ __device__ inline Slice slice(int outputs, int rank) {
 __host__ __device__ inline int padded(int floats) { return (floats + 3) / 4 * 4; }
 
 // Offsets into a block's shared memory, in floats, each a multiple of 16 bytes.
-struct Layout {
+struct Places {
   int input, hidden, latent, noise;
   int encoder_bias, mu_bias, logvar_bias, decoder_bias, output_bias;
   int encoder, mu, logvar, decoder, output;
@@ -173,8 +211,8 @@ __host__ __device__ inline int take(int& end, int floats) {
   return start;
 }
 
-__host__ __device__ inline Layout layout(const Shape& s, bool staged) {
-  Layout at;
+__host__ __device__ inline Places places(const Shape& s, bool staged) {
+  Places at;
   int end = 0;
   at.input = take(end, kGroup * padded(s.input + s.label));
   at.hidden = take(end, kGroup * s.hidden);
@@ -216,8 +254,8 @@ __device__ inline const float* weights_of(float* staging, const float* weights, 
   return staging;
 }
 
-// Sum each of the values over the warp's lanes. Lane l gets the sum of value l * kValues / 32: at each step, half of the
-// lanes keep one half of the values and hand over the other.
+// Sum each of the values over the warp's lanes. Lane l gets the sum of value l * kValues / 32: at each step,
+// half of the lanes keep one half of the values and hand over the other.
 template <int kValues>
 __device__ inline float scatter_sum(float (&values)[kValues]) {
   const int lane = threadIdx.x % 32;
@@ -239,10 +277,11 @@ __device__ inline float scatter_sum(float (&values)[kValues]) {
   return values[0];
 }
 
-// kRows rows of weights times every sample: lanes split the inputs. Lane l gets product l * kRows * kGroup / 32,
-// counted row by row, sample by sample.
+// kRows rows of weights times every sample: lanes split the inputs. Lane l gets product
+// l * kRows * kGroup / 32, counted row by row, sample by sample.
 template <int kRows>
-__device__ inline float products(const float* const (&rows)[kRows], const float* input, int stride, int inputs) {
+__device__ inline float products(const float* const (&rows)[kRows], const float* input, int stride,
+                                 int inputs) {
   float sums[kRows * kGroup] = {};
 #pragma unroll 2
   for (int k = threadIdx.x % 32; k < inputs; k += 32) {
@@ -259,38 +298,42 @@ __device__ inline float products(const float* const (&rows)[kRows], const float*
   return scatter_sum(sums);
 }
 
-// Call use(output, sample, value, part, parts) for each of `count` outputs and each sample, in `parts` lanes each.
+// Call use(output, sample, value, part, parts) for each of `count` outputs and each sample, in `parts` lanes.
 template <int kRows, typename Use>
-__device__ inline void linear(
-    const float* weights, const float* bias, int count, const float* input, int stride, int inputs, const Use& use) {
+__device__ inline void linear(const float* weights, const float* bias, int count, const float* input,
+                              int stride, int inputs, const Use& use) {
   constexpr int kParts = 32 / (kRows * kGroup);
   const int lane = threadIdx.x % 32, index = lane / kParts;
   for (int first = threadIdx.x / 32 * kRows; first < count; first += kWarps * kRows) {
     const float* rows[kRows];
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) rows[r] = weights + static_cast<size_t>(min(first + r, count - 1)) * inputs;
+    for (int r = 0; r < kRows; ++r)
+      rows[r] = weights + static_cast<size_t>(min(first + r, count - 1)) * inputs;
     const float value = products<kRows>(rows, input, stride, inputs);
     const int output = first + index / kGroup;
     if (output < count) use(output, index % kGroup, value + bias[output], lane % kParts, kParts);
   }
 }
 
-// Store a value at one place of every block's shared memory; `parts` lanes hold it, and this is lane `part` of them.
+// Store a value at one place of every block's shared memory; `parts` lanes hold it, this is number `part`.
 __device__ inline void share_value(float* at, float value, int part, int parts) {
   for (int peer = part; peer < kCluster; peer += parts) *of_peer(at, peer) = value;
 }
 
-// mu and logvar of this block's latent dimensions: z goes to every block, the KL terms of valid samples are returned.
-__device__ inline float latent_layer(
-    const float* mu_weights, const float* mu_bias, const float* logvar_weights, const float* logvar_bias, Slice mine,
-    const float* hidden, int inputs, const float* noise, float* latent, int stride, int valid) {
+// mu and logvar of this block's latent dimensions: z goes to every block; returns KL terms of valid samples.
+__device__ inline float latent_layer(const float* mu_weights, const float* mu_bias,
+                                     const float* logvar_weights, const float* logvar_bias, Slice mine,
+                                     const float* hidden, int inputs, const float* noise, float* latent,
+                                     int stride, int valid) {
   const int lane = threadIdx.x % 32, sample = lane / 2 % kGroup;
   float total = 0.0f;
   for (int j = threadIdx.x / 32; j < mine.count; j += kWarps) {
-    const float* rows[2] = {mu_weights + static_cast<size_t>(j) * inputs, logvar_weights + static_cast<size_t>(j) * inputs};
+    const float* rows[2] = {mu_weights + static_cast<size_t>(j) * inputs,
+                            logvar_weights + static_cast<size_t>(j) * inputs};
     const float value = products<2>(rows, hidden, inputs, inputs);
     const float other = __shfl_xor_sync(kAllLanes, value, 16);  // lanes below 16 hold mu, the others logvar
-    const float mu = (lane < 16 ? value : other) + mu_bias[j], logvar = (lane < 16 ? other : value) + logvar_bias[j];
+    const float mu = (lane < 16 ? value : other) + mu_bias[j];
+    const float logvar = (lane < 16 ? other : value) + logvar_bias[j];
     const float z = mu + expf(0.5f * logvar) * noise[j * kGroup + sample];
     share_value(latent + sample * stride + mine.first + j, z, lane / 16 * 2 + lane % 2, 4);
     if (lane < 16 && lane % 2 == 0 && sample < valid) total += divergence(mu, logvar);
@@ -299,30 +342,33 @@ __device__ inline float latent_layer(
 }
 
 template <bool kStaged>
-__global__ void __launch_bounds__(kThreads) cluster_forward(Shape shape, Network net, Draws draws, Result result) {
+__global__ void __launch_bounds__(kThreads)
+    cluster_forward(Shape shape, Network net, Draws draws, Result result) {
   extern __shared__ float4 shared_memory[];
   float* const shared = reinterpret_cast<float*>(shared_memory);
-  const Layout at = layout(shape, kStaged);
+  const Places at = places(shape, kStaged);
   const int rank = cluster_rank(), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int first = blockIdx.x / kCluster * kGroup, valid = min(kGroup, shape.batch - first);
   const Slice hiddens = slice(shape.hidden, rank), latents = slice(shape.latent, rank);
   const Slice outputs = slice(shape.input, rank);
   const int encoder_inputs = shape.input + shape.label, decoder_inputs = shape.latent + shape.label;
   const int input_stride = padded(encoder_inputs), latent_stride = padded(decoder_inputs);
-  float *const input = shared + at.input, *const hidden = shared + at.hidden, *const latent = shared + at.latent;
+  float *const input = shared + at.input, *const hidden = shared + at.hidden;
+  float* const latent = shared + at.latent;
   float *const noise = shared + at.noise, *const encoder_bias = shared + at.encoder_bias;
   float *const mu_bias = shared + at.mu_bias, *const logvar_bias = shared + at.logvar_bias;
   float *const decoder_bias = shared + at.decoder_bias, *const output_bias = shared + at.output_bias;
 
-  // Everything is on its way before the first wait; what the encoder needs comes first. A warp copies one sample, and
-  // samples past the last repeat it.
+  // Everything is on its way before the first wait; what the encoder needs comes first. A warp copies one
+  // sample, and samples past the last repeat it.
   const size_t sample = first + min(warp, valid - 1);
   copy_async(input + warp * input_stride, net.x + sample * shape.input, shape.input, lane, 32);
   copy_async(input + warp * input_stride + shape.input, net.y + sample * shape.label, shape.label, lane, 32);
   copy_async(encoder_bias, net.encoder_bias + hiddens.first, hiddens.count, threadIdx.x, kThreads);
   const float* const encoder = weights_of<kStaged>(shared + at.encoder, net.encoder, hiddens, encoder_inputs);
   __pipeline_commit();
-  copy_async(latent + warp * latent_stride + shape.latent, net.y + sample * shape.label, shape.label, lane, 32);
+  copy_async(latent + warp * latent_stride + shape.latent, net.y + sample * shape.label, shape.label, lane,
+             32);
   copy_async(mu_bias, net.mu_bias + latents.first, latents.count, threadIdx.x, kThreads);
   copy_async(logvar_bias, net.logvar_bias + latents.first, latents.count, threadIdx.x, kThreads);
   copy_async(decoder_bias, net.decoder_bias + hiddens.first, hiddens.count, threadIdx.x, kThreads);
@@ -347,8 +393,8 @@ __global__ void __launch_bounds__(kThreads) cluster_forward(Shape shape, Network
             });
   __pipeline_wait_prior(0);
   cluster_sync();
-  const float divergences = latent_layer(mu, mu_bias, logvar, logvar_bias, latents, hidden, shape.hidden, noise, latent,
-                                         latent_stride, valid);
+  const float divergences = latent_layer(mu, mu_bias, logvar, logvar_bias, latents, hidden, shape.hidden,
+                                         noise, latent, latent_stride, valid);
   cluster_sync();  // every block has read `hidden`: it may be written again
   linear<2>(decoder, decoder_bias, hiddens.count, latent, latent_stride, decoder_inputs,
             [&](int row, int s, float value, int part, int parts) {
@@ -365,11 +411,13 @@ __global__ void __launch_bounds__(kThreads) cluster_forward(Shape shape, Network
 
 // ---- A large batch: a block takes a tile of samples through every layer.
 
-constexpr int kTile = 128;        // samples of a block, and outputs of a wide pass
-constexpr int kDepth = 8;         // inputs staged at a time
-constexpr int kPitch = kTile + 4; // of a row of samples: transposed stores then meet different banks
+constexpr int kTile = 128;  // samples of a block, and outputs of a wide pass
+constexpr int kDepth = 8;  // inputs staged at a time
+constexpr int kPitch = kTile + 4;  // of a row of samples: transposed stores then meet different banks
 
-__host__ __device__ inline int rounded(int count, int multiple) { return (count + multiple - 1) / multiple * multiple; }
+__host__ __device__ inline int rounded(int count, int multiple) {
+  return (count + multiple - 1) / multiple * multiple;
+}
 
 // A layer laid out for the tiles: row 0 holds the biases, row 1 + k the weights of input k, zeros as padding.
 // Inputs that come from two tensors are padded one by one.
@@ -405,24 +453,26 @@ __device__ inline int column_of(int k, int left, int right) {
   return from_right < right ? left + from_right : -1;
 }
 
-__device__ inline float element(
-    const float* weights, const float* bias, int output, int outputs, int k, int left, int right) {
+__device__ inline float element(const float* weights, const float* bias, int output, int outputs, int k,
+                                int left, int right) {
   if (output >= outputs) return 0.0f;
   if (k < 0) return bias[output];
   const int column = column_of(k, left, right);
   return column < 0 ? 0.0f : weights[static_cast<size_t>(output) * (left + right) + column];
 }
 
-// One layer for each blockIdx.y. mu and logvar alternate, so that one thread of a tile gets both of a latent dimension.
+// One layer for each blockIdx.y. mu and logvar alternate: one thread of a tile gets both of a dimension.
 __global__ void __launch_bounds__(kThreads) pack(Shape s, Network net, float* packed) {
   const Panels all = panels(s);
   const Panel panels_of[] = {all.encoder, all.latent, all.decoder, all.output};
   const Panel panel = panels_of[blockIdx.y];
-  for (int i = blockIdx.x * kThreads + threadIdx.x; i < (1 + panel.inputs) * panel.width; i += gridDim.x * kThreads) {
+  for (int i = blockIdx.x * kThreads + threadIdx.x; i < (1 + panel.inputs) * panel.width;
+       i += gridDim.x * kThreads) {
     const int k = i / panel.width - 1, n = i % panel.width;
     float value;
     if (blockIdx.y == 0) value = element(net.encoder, net.encoder_bias, n, s.hidden, k, s.input, s.label);
-    else if (blockIdx.y == 2) value = element(net.decoder, net.decoder_bias, n, s.hidden, k, s.latent, s.label);
+    else if (blockIdx.y == 2)
+      value = element(net.decoder, net.decoder_bias, n, s.hidden, k, s.latent, s.label);
     else if (blockIdx.y == 3) value = element(net.output, net.output_bias, n, s.input, k, s.hidden, 0);
     else if (n % 2 == 0) value = element(net.mu, net.mu_bias, n / 2, s.latent, k, s.hidden, 0);
     else value = element(net.logvar, net.logvar_bias, n / 2, s.latent, k, s.hidden, 0);
@@ -430,33 +480,35 @@ __global__ void __launch_bounds__(kThreads) pack(Shape s, Network net, float* pa
   }
 }
 
-// Inputs of a layer for every sample of the tile: activations in shared memory, or rows of a tensor that are staged.
+// A block's shared memory, in floats: two buffers each for staged samples and weights, then activations.
+// Offsets rather than pointers, and always from the array itself, so that the compiler knows every access for
+// one to shared memory.
+constexpr int kSampleBuffer = kDepth * kPitch, kWeightBuffer = kDepth * kTile;
+constexpr int kStagedWeights = 2 * kSampleBuffer, kActivations = kStagedWeights + 2 * kWeightBuffer;
+
+// Inputs of a layer for every sample of the tile: activations, [input][kPitch] from an offset on, or rows of
+// a tensor.
 struct Source {
-  const float* activations;  // [input][kPitch], or null
-  const float* rows;         // this thread's sample, or null
+  int activations;  // -1: none
+  const float* rows;  // this thread's sample
   int width;
 };
 
-struct Staging {
-  float samples[2][kDepth][kPitch];
-  float weights[2][kDepth][kTile];
-};
-
-// Floats of shared memory that a tile needs.
 __host__ __device__ inline size_t tile_floats(const Shape& s) {
-  return sizeof(Staging) / sizeof(float) + static_cast<size_t>(rounded(s.hidden, kDepth) + rounded(s.latent, kDepth)) * kPitch;
+  return kActivations + static_cast<size_t>(rounded(s.hidden, kDepth) + rounded(s.latent, kDepth)) * kPitch;
 }
 
 // Four inputs of one row from input k on; zeros past the end.
 __device__ inline float4 load_inputs(const float* row, int k, int width) {
-  if (k + 4 <= width && (reinterpret_cast<size_t>(row) & 15) == 0) return __ldg(reinterpret_cast<const float4*>(row + k));
-  return make_float4(k < width ? row[k] : 0.0f, k + 1 < width ? row[k + 1] : 0.0f, k + 2 < width ? row[k + 2] : 0.0f,
-                     k + 3 < width ? row[k + 3] : 0.0f);
+  if (k + 4 <= width && (reinterpret_cast<size_t>(row) & 15) == 0)
+    return __ldg(reinterpret_cast<const float4*>(row + k));
+  const auto at = [&](int i) { return i < width ? __ldg(row + i) : 0.0f; };
+  return make_float4(at(k), at(k + 1), at(k + 2), at(k + 3));
 }
 
-// Which part of a tile of 128 samples and 16 * kColumns outputs a thread computes: 8 samples, as two runs of four 16
-// apart, and kColumns outputs, as runs of four 32 apart. A warp covers 4 x 8 threads, so that its reads of samples and
-// of weights are both without bank conflicts.
+// Which part of a tile of 128 samples and 16 * kColumns outputs a thread computes: 8 samples, as two runs of
+// four 16 apart, and kColumns outputs, as runs of four 32 apart. A warp covers 4 x 8 threads, so that its
+// reads of samples and of weights are both without bank conflicts.
 template <int kColumns>
 struct Part {
   int sample, output;
@@ -468,35 +520,46 @@ struct Part {
   }
 };
 
-// sums += weights times the inputs of `left`, then of `right`. The next inputs are on their way while the thread
-// computes with the present ones.
+// sums += weights times the inputs of `left`, then of `right`. The next inputs are on their way while the
+// thread computes with the present ones.
 template <int kColumns>
-__device__ inline void multiply(float (&sums)[8][kColumns], const Source& left, const Source& right, const float* weights,
-                                int pitch, Staging& staging) {
+__device__ inline void multiply(float (&sums)[8][kColumns], Source left, Source right, const float* weights,
+                                int pitch, float* shared) {
   const Part<kColumns> part;
   const int left_steps = rounded(left.width, kDepth) / kDepth;
   const int steps = left_steps + rounded(right.width, kDepth) / kDepth;
   const int row = threadIdx.x / 2, quad = threadIdx.x % 2 * 4;
-  const auto source_of = [&](int step) -> const Source& { return step < left_steps ? left : right; };
-  const auto first_of = [&](int step) { return (step < left_steps ? step : step - left_steps) * kDepth; };
+  constexpr int kQuads = 4 * kColumns;  // of one row of weights
+  const int weight_row = threadIdx.x / kQuads, weight_column = threadIdx.x % kQuads * 4;
+  const float* const weight = weights + static_cast<size_t>(weight_row) * pitch + weight_column;
+  float* const staged_weight = shared + kStagedWeights + weight_row * kTile + weight_column;
+  float* const staged_sample = shared + quad * kPitch + row;
+
   const auto fetch_weights = [&](int step) {
-    constexpr int kQuads = 4 * kColumns;  // of one row
-    const int k = threadIdx.x / kQuads, column = threadIdx.x % kQuads * 4;
-    if (k < kDepth)
-      __pipeline_memcpy_async(&staging.weights[step % 2][k][column], weights + static_cast<size_t>(step * kDepth + k) * pitch + column, 16);
+    if (weight_row < kDepth)
+      __pipeline_memcpy_async(staged_weight + step % 2 * kWeightBuffer,
+                              weight + static_cast<size_t>(step * kDepth) * pitch, 16);
     __pipeline_commit();
   };
   const auto fetch_inputs = [&](int step) {
-    const Source& source = source_of(step);
-    return source.activations ? float4{} : load_inputs(source.rows, first_of(step) + quad, source.width);
+    const bool is_left = step < left_steps;
+    const float* rows = is_left ? left.rows : right.rows;
+    const int k = (is_left ? step : step - left_steps) * kDepth + quad;
+    return rows == nullptr ? make_float4(0, 0, 0, 0)
+                           : load_inputs(rows, k, is_left ? left.width : right.width);
   };
   const auto store_inputs = [&](int step, float4 inputs) {
-    if (source_of(step).activations) return;
-    float(*to)[kPitch] = staging.samples[step % 2] + quad;
-    to[0][row] = inputs.x;
-    to[1][row] = inputs.y;
-    to[2][row] = inputs.z;
-    to[3][row] = inputs.w;
+    float* const to = staged_sample + step % 2 * kSampleBuffer;
+    to[0] = inputs.x;
+    to[kPitch] = inputs.y;
+    to[2 * kPitch] = inputs.z;
+    to[3 * kPitch] = inputs.w;
+  };
+  const auto samples_of = [&](int step) {
+    const bool is_left = step < left_steps;
+    const int activations = is_left ? left.activations : right.activations;
+    return activations < 0 ? step % 2 * kSampleBuffer
+                           : activations + (is_left ? step : step - left_steps) * kDepth * kPitch;
   };
 
   fetch_weights(0);
@@ -505,15 +568,13 @@ __device__ inline void multiply(float (&sums)[8][kColumns], const Source& left, 
   for (int step = 0; step < steps; ++step) {
     __pipeline_wait_prior(0);
     __syncthreads();  // this step's inputs are here, and the buffers of the step before are free
-    float4 next{};
+    float4 next = make_float4(0, 0, 0, 0);
     if (step + 1 < steps) {
       fetch_weights(step + 1);
       next = fetch_inputs(step + 1);
     }
-    const float* activations = source_of(step).activations;
-    const float* samples = activations ? activations + first_of(step) * kPitch : &staging.samples[step % 2][0][0];
-    const float* columns = &staging.weights[step % 2][0][part.output];
-    samples += part.sample;
+    const float* samples = shared + samples_of(step) + part.sample;
+    const float* columns = shared + kStagedWeights + step % 2 * kWeightBuffer + part.output;
 #pragma unroll
     for (int k = 0; k < kDepth; ++k) {
       float a[8], b[kColumns];
@@ -541,32 +602,38 @@ __device__ inline void store_four(float* to, float a, float b, float c, float d)
 struct TilePass {
   const Shape& s;
   const Network& net;
-  Draws draws;
+  unsigned draw_threads;
   Philox philox;
   const float* packed;
-  Staging& staging;
-  float *hidden, *latent;
+  float* shared;
   int first, valid;
   float recon = 0.0f, divergences = 0.0f;
 
-  enum Layer { kEncoder, kLatent, kDecoder, kOutput, kLayers };
+  enum Layer { kEncoder, kLatent, kDecoder, kOutput };
+
+  __device__ int hidden() const { return kActivations; }
+  __device__ int latent() const { return kActivations + rounded(s.hidden, kDepth) * kPitch; }
 
   __device__ Source rows_of(const float* tensor, int width) const {
     const size_t row = first + min(static_cast<int>(threadIdx.x) / 2, valid - 1);
-    return {nullptr, tensor + row * width, width};
+    return {-1, tensor + row * width, width};
   }
 
+  // One loop over the layers, so that there is one copy of the products in the instruction cache.
   __device__ void run() {
     const Panels all = panels(s);
 #pragma unroll 1
-    for (int layer = 0; layer < kLayers; ++layer) {
-      const Panel panel = layer == kEncoder ? all.encoder : layer == kLatent ? all.latent : layer == kDecoder ? all.decoder : all.output;
-      const Source none = {nullptr, nullptr, 0};
-      const Source labels = rows_of(net.y, s.label);
-      const Source left = layer == kEncoder   ? rows_of(net.x, s.input)
-                          : layer == kDecoder ? Source{latent, nullptr, s.latent}
-                                              : Source{hidden, nullptr, s.hidden};
-      const Source right = layer == kEncoder || layer == kDecoder ? labels : none;
+    for (int layer = kEncoder; layer <= kOutput; ++layer) {
+      Panel panel = all.encoder;
+      Source left = rows_of(net.x, s.input), right = rows_of(net.y, s.label);
+      if (layer == kDecoder) {
+        panel = all.decoder;
+        left = {latent(), nullptr, s.latent};
+      } else if (layer != kEncoder) {
+        panel = layer == kLatent ? all.latent : all.output;
+        left = {hidden(), nullptr, s.hidden};
+        right = {-1, nullptr, 0};
+      }
 #pragma unroll 1
       for (int start = 0; start < panel.width; start += kTile) {
         if (panel.width - start >= kTile) pass<8>(layer, panel, start, left, right);
@@ -576,7 +643,7 @@ struct TilePass {
   }
 
   template <int kColumns>
-  __device__ void pass(int layer, const Panel& panel, int start, const Source& left, const Source& right) {
+  __device__ void pass(int layer, Panel panel, int start, Source left, Source right) {
     const Part<kColumns> part;
     const float* bias = packed + panel.start + start;
     float sums[8][kColumns];
@@ -586,7 +653,7 @@ struct TilePass {
 #pragma unroll
       for (int i = 0; i < 8; ++i) sums[i][j] = value;
     }
-    multiply<kColumns>(sums, left, right, bias + panel.width, panel.width, staging);
+    multiply<kColumns>(sums, left, right, bias + panel.width, panel.width, shared);
     if (layer == kLatent) use_latent<kColumns>(sums, part, start);
     else if (layer == kOutput) use_output<kColumns>(sums, part, start);
     else use_hidden<kColumns>(sums, part, start);
@@ -599,10 +666,11 @@ struct TilePass {
     for (int j = 0; j < kColumns; ++j) {
       const int output = start + part.output + j / 4 * 32 + j % 4;
       if (output >= rounded(s.hidden, kDepth)) continue;
-      float* to = hidden + output * kPitch + part.sample;
+      float* to = shared + hidden() + output * kPitch + part.sample;
 #pragma unroll
       for (int i = 0; i < 8; i += 4)
-        store_four(to + 4 * i, relu(sums[i][j]), relu(sums[i + 1][j]), relu(sums[i + 2][j]), relu(sums[i + 3][j]));
+        store_four(to + 4 * i, relu(sums[i][j]), relu(sums[i + 1][j]), relu(sums[i + 2][j]),
+                   relu(sums[i + 3][j]));
     }
   }
 
@@ -618,11 +686,13 @@ struct TilePass {
         const int row = part.sample + i / 4 * 16 + i % 4;
         const float mu = sums[i][j], logvar = sums[i][j + 1];
         const bool real = column < s.latent && row < valid;
-        const float noise = real ? normal(philox, draws.threads, static_cast<unsigned>(first + row) * s.latent + column) : 0.0f;
+        const float noise =
+            real ? normal(philox, draw_threads, static_cast<unsigned>(first + row) * s.latent + column)
+                 : 0.0f;
         z[i] = mu + expf(0.5f * logvar) * noise;
         if (real) divergences += divergence(mu, logvar);
       }
-      float* to = latent + column * kPitch + part.sample;
+      float* to = shared + latent() + column * kPitch + part.sample;
       store_four(to, z[0], z[1], z[2], z[3]);
       store_four(to + 16, z[4], z[5], z[6], z[7]);
     }
@@ -649,73 +719,46 @@ struct TilePass {
 __global__ void __launch_bounds__(kThreads, 2)
     tile_forward(Shape shape, Network net, const float* packed, Draws draws, Result result) {
   extern __shared__ float4 shared_memory[];
-  Staging& staging = *reinterpret_cast<Staging*>(shared_memory);
-  float* const hidden = reinterpret_cast<float*>(&staging + 1);
-  float* const latent = hidden + rounded(shape.hidden, kDepth) * kPitch;
   const int first = blockIdx.x * kTile;
-  TilePass pass{shape, net, draws, unpack(draws), packed, staging, hidden, latent, first, min(kTile, shape.batch - first)};
+  TilePass pass{shape,         net,
+                draws.threads, unpack(draws),
+                packed,        reinterpret_cast<float*>(shared_memory),
+                first,         min(kTile, shape.batch - first)};
   pass.run();
   finish(result, pass.recon, pass.divergences, shape.batch);
 }
 """
 
 HOST = r"""
-#include <ATen/cuda/CUDAContext.h>
-#include <ATen/cuda/CUDAGeneratorImpl.h>
-#include <ATen/cuda/CUDAGraphsUtils.cuh>
-#include <ATen/cuda/EmptyTensor.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-
-#include <limits>
-#include <map>
-#include <mutex>
-#include <tuple>
-#include <vector>
-
-namespace {
-
 // What `randn` of so many elements does to the generator, and how many threads it starts, on this device.
 struct Scheme {
   unsigned threads;
   uint64_t increment;
 };
 
-Scheme scheme_of(int64_t elements) {
+Scheme scheme_of(const cudaDeviceProp& device, int64_t elements) {
   constexpr int64_t kBlock = 256, kUnroll = 4;
-  const cudaDeviceProp& device = *at::cuda::getCurrentDeviceProperties();
-  const int64_t most = static_cast<int64_t>(device.multiProcessorCount) * (device.maxThreadsPerMultiProcessor / kBlock);
+  const int64_t most =
+      static_cast<int64_t>(device.multiProcessorCount) * (device.maxThreadsPerMultiProcessor / kBlock);
   const int64_t threads = std::min(most, (elements + kBlock - 1) / kBlock) * kBlock;
-  return {static_cast<unsigned>(threads), static_cast<uint64_t>((elements - 1) / (threads * kUnroll) + 1) * 4};
+  return {static_cast<unsigned>(threads),
+          static_cast<uint64_t>((elements - 1) / (threads * kUnroll) + 1) * 4};
 }
 
-Draws take_draws(const at::Generator& generator, int64_t elements) {
-  const Scheme scheme = scheme_of(elements);
+Draws take_draws(const at::Generator& generator, const Scheme& scheme) {
   auto* cuda_generator = at::check_generator<at::CUDAGeneratorImpl>(generator);
   std::lock_guard<std::mutex> lock(cuda_generator->mutex_);
   return {cuda_generator->philox_cuda_state(scheme.increment), scheme.threads};
 }
 
-at::Tensor floats(at::IntArrayRef sizes, const at::Device& device) {
-  return at::Tensor(at::detail::empty_cuda(sizes, at::kFloat, device, std::nullopt));
+bool is_capturing(cudaStream_t stream) {
+  cudaStreamCaptureStatus status;
+  C10_CUDA_CHECK(cudaStreamIsCapturing(stream, &status));
+  return status != cudaStreamCaptureStatusNone;
 }
 
-// Fail unless `normal` draws what this torch draws: below and beyond one number a thread, from an odd place.
-void check_scheme(const at::Device& device) {
-  const int64_t many = static_cast<int64_t>(scheme_of(std::numeric_limits<int32_t>::max()).threads) * 5 + 3;
-  for (const int64_t elements : {int64_t{5}, int64_t{4096}, many}) {
-    at::Generator theirs = at::cuda::detail::createCUDAGenerator(device.index());
-    theirs.set_current_seed(0x123456789abcdefULL);
-    theirs.set_offset(20);
-    at::Generator ours = theirs.clone();
-    const at::Tensor expected = floats({elements}, device).normal_(0, 1, theirs), drawn = floats({elements}, device);
-    draw_normals<<<(elements + 255) / 256, 256, 0, at::cuda::getCurrentCUDAStream()>>>(
-        take_draws(ours, elements), drawn.data_ptr<float>(), elements);
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
-    TORCH_CHECK(ours.get_offset() == theirs.get_offset() && (drawn - expected).abs().max().item<float>() <= 1e-5f,
-                "torch ", TORCH_VERSION, " draws normal numbers by another scheme than this kernel knows: ", elements,
-                " numbers differ from torch.randn; use another candidate with this version");
-  }
+at::Tensor floats(at::IntArrayRef sizes, const at::Device& device) {
+  return at::Tensor(at::detail::empty_cuda(sizes, at::kFloat, device, std::nullopt));
 }
 
 // What one device needs once: a look at its limits and its random numbers, and zeroed tickets.
@@ -726,14 +769,15 @@ class Device {
     static auto& devices = *new std::map<int, Device*>();
     static std::mutex mutex;
     std::lock_guard<std::mutex> lock(mutex);
-    Device*& device = devices[at::cuda::current_device()];
+    Device*& device = devices[c10::cuda::current_device()];
     if (device == nullptr) device = new Device();
     return *device;
   }
 
-  // A ticket for one launch. Launches of one stream run one after the other and share one; a captured launch may be
-  // replayed anywhere and gets its own. When they run out, a fresh zero does, at the price of one more launch.
-  unsigned* ticket(cudaStream_t stream, bool capturing, at::Tensor& fresh) {
+  // A ticket for one launch. Launches of one stream run one after the other and share one; a captured launch
+  // may be replayed anywhere and gets its own. When they run out, a fresh zero costs one more launch.
+  unsigned* ticket(cudaStream_t stream, at::Tensor& fresh) {
+    const bool capturing = is_capturing(stream);
     std::lock_guard<std::mutex> lock(mutex_);
     const auto known = streams_.find(stream);
     if (!capturing && known != streams_.end()) return tickets_ + known->second;
@@ -745,33 +789,63 @@ class Device {
     return tickets_ + used_++;
   }
 
-  bool fits(size_t bytes) const { return bytes <= shared_bytes; }
+  Draws take(int64_t elements) const {
+    return take_draws(at::cuda::detail::getDefaultCUDAGenerator(index_), scheme_of(properties_, elements));
+  }
 
-  size_t shared_bytes;
-  int processors;
+  int processors() const { return properties_.multiProcessorCount; }
+
+  // What `finish` keeps is not part of the dynamic shared memory.
+  size_t shared_bytes() const { return properties_.sharedMemPerBlockOptin - 1024; }
+  bool fits(size_t bytes) const { return bytes <= shared_bytes(); }
 
  private:
   static constexpr int kTickets = 4096;
 
-  Device() {
-    TORCH_CHECK(at::cuda::currentStreamCaptureStatusMayInitCtx() == at::cuda::CaptureStatus::None,
-                "the first forward on a device checks its random numbers and cannot be captured; run one before");
-    const cudaDeviceProp& device = *at::cuda::getCurrentDeviceProperties();
-    TORCH_CHECK(device.major >= 9, "thread block clusters need compute capability 9.0; ", device.name, " has ",
-                device.major, ".", device.minor);
-    processors = device.multiProcessorCount;
-    // What `finish` keeps is not part of the dynamic shared memory.
-    shared_bytes = device.sharedMemPerBlockOptin - 1024;
-    for (const void* kernel : {reinterpret_cast<const void*>(cluster_forward<true>),
-                               reinterpret_cast<const void*>(cluster_forward<false>),
-                               reinterpret_cast<const void*>(tile_forward)})
-      C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
-    check_scheme(at::Device(at::kCUDA, at::cuda::current_device()));
-    at::Tensor zeros = at::zeros({kTickets}, at::TensorOptions().dtype(at::kInt).device(at::kCUDA));
-    C10_CUDA_CHECK(cudaStreamSynchronize(at::cuda::getCurrentCUDAStream()));
+  Device() : index_(c10::cuda::current_device()) {
+    const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
+    TORCH_CHECK(!is_capturing(stream),
+                "the first forward on a device checks its draws and cannot be captured; run one before");
+    C10_CUDA_CHECK(cudaGetDeviceProperties(&properties_, index_));
+    TORCH_CHECK(properties_.major >= 9, "clusters of blocks need compute capability 9.0; ", properties_.name,
+                " has ", properties_.major, ".", properties_.minor);
+    for (const void* kernel :
+         {reinterpret_cast<const void*>(cluster_forward<true>),
+          reinterpret_cast<const void*>(cluster_forward<false>), reinterpret_cast<const void*>(tile_forward)})
+      C10_CUDA_CHECK(
+          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes()));
+    check_scheme(stream);
+    const at::Tensor zeros =
+        at::zeros({kTickets}, at::TensorOptions().dtype(at::kInt).device(at::kCUDA, index_));
+    C10_CUDA_CHECK(cudaStreamSynchronize(stream));
     tickets_ = reinterpret_cast<unsigned*>((new at::Tensor(zeros))->data_ptr<int>());
   }
 
+  // Fail unless `normal` draws what this torch draws, with one number a thread and with several.
+  void check_scheme(cudaStream_t stream) const {
+    const at::Device on(at::kCUDA, index_);
+    const int64_t all_threads = scheme_of(properties_, std::numeric_limits<int32_t>::max()).threads;
+    for (const int64_t elements : {int64_t{5}, int64_t{4096}, 5 * all_threads + 3}) {
+      at::Generator theirs = at::cuda::detail::createCUDAGenerator(index_);
+      theirs.set_current_seed(0x123456789abcdefULL);
+      theirs.set_offset(20);
+      const at::Generator ours = theirs.clone();
+      const at::Tensor expected = floats({elements}, on).normal_(0, 1, theirs);
+      const at::Tensor drawn = floats({elements}, on);
+      const Scheme scheme = scheme_of(properties_, elements);
+      draw_normals<<<(elements + 255) / 256, 256, 0, stream>>>(take_draws(ours, scheme),
+                                                               drawn.data_ptr<float>(), elements);
+      C10_CUDA_KERNEL_LAUNCH_CHECK();
+      TORCH_CHECK(
+          ours.get_offset() == theirs.get_offset() && (drawn - expected).abs().max().item<float>() <= 1e-5f,
+          "torch ", TORCH_VERSION,
+          " draws normal numbers by another scheme than this kernel knows: ", elements,
+          " numbers differ from torch.randn; use another candidate with this version");
+    }
+  }
+
+  const c10::DeviceIndex index_;
+  cudaDeviceProp properties_;
   std::mutex mutex_;
   std::map<cudaStream_t, int> streams_;
   unsigned* tickets_;
@@ -779,8 +853,8 @@ class Device {
 };
 
 template <bool kStaged>
-void start_clusters(const Shape& shape, const Network& net, const Draws& draws, const Result& result, int blocks,
-                    size_t bytes, cudaStream_t stream) {
+void start_clusters(const Shape& shape, const Network& net, const Draws& draws, const Result& result,
+                    int blocks, size_t bytes, cudaStream_t stream) {
   cudaLaunchAttribute cluster;
   cluster.id = cudaLaunchAttributeClusterDimension;
   cluster.val.clusterDim.x = kCluster;
@@ -796,25 +870,29 @@ void start_clusters(const Shape& shape, const Network& net, const Draws& draws, 
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-const float* checked(const at::Tensor& tensor, at::IntArrayRef sizes, const at::Device& device, const char* name) {
-  TORCH_CHECK(tensor.device() == device && tensor.scalar_type() == at::kFloat && tensor.is_contiguous() && tensor.sizes() == sizes,
-              name, " must be contiguous float32 ", sizes, " on ", device, ", got ", tensor.scalar_type(), " ", tensor.sizes(), " on ",
-              tensor.device());
+const float* checked(const at::Tensor& tensor, at::IntArrayRef sizes, const at::Device& device,
+                     const char* name) {
+  TORCH_CHECK(tensor.device() == device && tensor.scalar_type() == at::kFloat && tensor.is_contiguous() &&
+                  tensor.sizes() == sizes,
+              name, " must be contiguous float32 ", sizes, " on ", device, ", got ", tensor.scalar_type(),
+              " ", tensor.sizes(), " on ", tensor.device());
   return tensor.const_data_ptr<float>();
 }
 
 }  // namespace
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> cvae_forward(
-    const at::Tensor& x_in, const at::Tensor& y_in, const std::vector<at::Tensor>& weights) {
+std::tuple<at::Tensor, at::Tensor, at::Tensor> cvae_forward(const at::Tensor& x_in, const at::Tensor& y_in,
+                                                            const std::vector<at::Tensor>& weights) {
   TORCH_CHECK(x_in.is_cuda() && x_in.dim() == 2 && y_in.dim() == 2 && x_in.size(0) > 0,
-              "x and y must be CUDA matrices of at least one sample, got ", x_in.sizes(), " on ", x_in.device(), " and ", y_in.sizes());
+              "x and y must be CUDA matrices of at least one sample, got ", x_in.sizes(), " on ",
+              x_in.device(), " and ", y_in.sizes());
   TORCH_CHECK(weights.size() == 10, "expected 5 weights and 5 biases, got ", weights.size(), " tensors");
   const at::Device on = x_in.device();
   const c10::cuda::CUDAGuard guard(on);
   const int64_t batch = x_in.size(0), input = x_in.size(1), label = y_in.size(1);
   const int64_t hidden = weights[0].size(0), latent = weights[2].size(0);
-  TORCH_CHECK(batch * std::max(input, latent) < std::numeric_limits<int32_t>::max(), "a batch of ", batch, " is too large");
+  TORCH_CHECK(batch * std::max(input, latent) < std::numeric_limits<int32_t>::max(), "a batch of ", batch,
+              " is too large");
   const at::Tensor x = x_in.contiguous(), y = y_in.contiguous();
   const Network net = {
       checked(x, {batch, input}, on, "x"),
@@ -830,32 +908,34 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> cvae_forward(
       checked(weights[8], {input, hidden}, on, "dec.2.weight"),
       checked(weights[9], {input}, on, "dec.2.bias"),
   };
-  const Shape shape = {static_cast<int>(batch), static_cast<int>(input), static_cast<int>(label), static_cast<int>(hidden),
-                       static_cast<int>(latent)};
+  const Shape shape = {static_cast<int>(batch), static_cast<int>(input), static_cast<int>(label),
+                       static_cast<int>(hidden), static_cast<int>(latent)};
 
   Device& device = Device::current();
   const size_t tile_bytes = tile_floats(shape) * sizeof(float);
-  const size_t staged_bytes = layout(shape, true).end * sizeof(float), plain_bytes = layout(shape, false).end * sizeof(float);
-  // Half of the processors busy with a tile each beat all of them busy with clusters.
-  const bool tiled = device.fits(tile_bytes) && batch >= device.processors * (kTile / 2);
+  const size_t staged_bytes = places(shape, true).end * sizeof(float);
+  const size_t plain_bytes = places(shape, false).end * sizeof(float);
+  // A tile makes better use of a processor than clusters do, once tiles for half of the processors are there.
+  const bool tiled = device.fits(tile_bytes) && batch >= device.processors() * (kTile / 2);
   TORCH_CHECK(tiled || device.fits(plain_bytes), "the activations of these layers take ", plain_bytes,
-              " bytes of shared memory, and ", device.shared_bytes, " are there");
+              " bytes of shared memory, and ", device.shared_bytes(), " are there");
   const int blocks = tiled ? (batch + kTile - 1) / kTile : (batch + kGroup - 1) / kGroup * kCluster;
 
-  const cudaStream_t stream = at::cuda::getCurrentCUDAStream();
-  const bool capturing = at::cuda::currentStreamCaptureStatusMayInitCtx() != at::cuda::CaptureStatus::None;
+  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
   at::Tensor loss = floats({}, on), recon = floats({}, on), kl = floats({}, on);
   at::Tensor fresh_ticket, packed;
   const at::Tensor partial = floats({4 * blocks}, on);  // two doubles a block
-  const Result result = {reinterpret_cast<double2*>(partial.data_ptr<float>()), device.ticket(stream, capturing, fresh_ticket),
-                         loss.data_ptr<float>(), recon.data_ptr<float>(), kl.data_ptr<float>()};
-  const Draws draws = take_draws(at::cuda::detail::getDefaultCUDAGenerator(on.index()), batch * latent);
+  const Result result = {reinterpret_cast<double2*>(partial.data_ptr<float>()),
+                         device.ticket(stream, fresh_ticket), loss.data_ptr<float>(), recon.data_ptr<float>(),
+                         kl.data_ptr<float>()};
+  const Draws draws = device.take(batch * latent);
 
   if (tiled) {
     packed = floats({panels(shape).end}, on);
     pack<<<dim3(32, 4), kThreads, 0, stream>>>(shape, net, packed.data_ptr<float>());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    tile_forward<<<blocks, kThreads, tile_bytes, stream>>>(shape, net, packed.const_data_ptr<float>(), draws, result);
+    tile_forward<<<blocks, kThreads, tile_bytes, stream>>>(shape, net, packed.const_data_ptr<float>(), draws,
+                                                           result);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
   } else if (device.fits(staged_bytes)) {
     start_clusters<true>(shape, net, draws, result, blocks, staged_bytes, stream);
@@ -869,7 +949,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> cvae_forward(
 ops = load_inline(
     name="cvae_fused",
     cpp_sources=CPP_SOURCE,
-    cuda_sources=KERNELS + HOST,
+    cuda_sources=HEADERS + KERNELS + HOST,
     functions=["cvae_forward"],
     extra_cuda_cflags=["-O3"],
     verbose=False,
@@ -898,7 +978,7 @@ class ModelNew(nn.Module):
         return ops.cvae_forward(x, y, self._weights())
 
     def _weights(self) -> list[torch.Tensor]:
-        """List weight and bias of the five layers, past nn.Module's lookups: those cost as much as a launch."""
+        """List weight and bias of the five layers, past nn.Module's lookups, as dear as a launch."""
         modules = self._modules
         encoder, decoder = modules["enc"]._modules, modules["dec"]._modules
         layers = (encoder["0"], modules["enc_mu"], modules["enc_logvar"], decoder["0"], decoder["2"])

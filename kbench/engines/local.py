@@ -74,15 +74,22 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to run: `jobs` lanes, the root seed, the folder of the build cache, the sandbox's mode."""
+    """How to run: `jobs` lanes, the root seed, the folder of the build cache, the sandbox's mode.
+
+    `hidden` is what no candidate may read, `memory_bytes` what a candidate and all that it starts may use.
+    """
 
     jobs: int
     seed: int
     cache: Path
     repeat: int | None = None
+    hidden: tuple[Path, ...] = ()
     sandbox: str = "auto"
     fail_fast: bool = False
     cores: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    memory_bytes: int = field(
+        default_factory=lambda: int(_MEMORY_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    )
 
 
 class Events:
@@ -116,14 +123,24 @@ class LocalEngine:
         """
         await self._zygote.start()
         channel, fd = channel_pair()
-        worker = self._zygote.spawn("probe", {}, [fd])
+        scratch = Scratch()
+        worker = self._zygote.spawn("probe", {"scratch": str(scratch.path)}, [fd])
         try:
             self.facts = await channel.receive()
         except (Closed, ProtocolError):
             ending = await worker.end()
-            raise MachineError(f"the machine could not be probed: {ending.describe()}; {worker.output_tail[-500:]}") from None
+            words = worker.output_tail.strip().splitlines()
+            raise MachineError(
+                f"the machine could not be probed: {ending.describe()}; {words[-1] if words else ''}",
+                hint="run `kbench doctor`",
+            ) from None
         finally:
             channel.close()
+            scratch.remove()
+        if self._options.sandbox == "require" and self.facts["sandbox"].startswith("unsandboxed"):
+            raise MachineError(
+                f"`--sandbox require`: {self.facts['sandbox']}", hint="leave it out to run without, on code that you trust"
+            )
 
     async def close(self) -> None:
         """End every process."""
@@ -148,9 +165,13 @@ class LocalEngine:
     async def run(self, jobs: Sequence[Job]) -> None:
         """Run every job; results go to the events as they come."""
         queue = _Queue(jobs)
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(self._options.jobs, max(len(jobs), 1))):
-                group.create_task(_Lane(self, queue).run())
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(self._options.jobs, max(len(jobs), 1))):
+                    group.create_task(_Lane(self, queue).run())
+        except BaseExceptionGroup as errors:
+            # The others were cancelled because of the first.
+            raise errors.exceptions[0] from None
 
     # What lanes use.
 
@@ -349,8 +370,9 @@ class _Lane:
             "cases": [case.name for case in job.cases],
         }
         answer, late = await judge.ask(request, [fd], label=job.candidate.label, process=process, timeout_s=job.settings.timeout_s)
-        if answer is None:
+        if answer is None and not (late and judge.stage.startswith("reference")):
             return _base_verdict(job, Status.ERROR, Reason.MACHINE, f"the judge was lost during {judge.stage}: {judge.end_words}")
+        answer = answer or {}
         ending = await process.close() if "gone" in answer or late else None
         return _verdict(job, answer, judge.stage, ending, late=late, output_tail=process.output_tail)
 
@@ -389,8 +411,8 @@ class CandidateProcess:
         self._args = {
             "device": "cuda" if device.startswith("cuda") else "cpu",
             "threads": threads,
-            "gpu": "" if hide_gpu else device.partition(":")[2] or "0",
-            "memory_bytes": int(_MEMORY_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
+            "gpu": "" if hide_gpu else _visible(device),
+            "memory_bytes": engine.options.memory_bytes,
             "max_processes": _MAX_PROCESSES,
             "cache": str(engine.options.cache),
             "wrap": candidate.name if candidate.name.startswith("@") else "",
@@ -416,14 +438,20 @@ class CandidateProcess:
         service, service_fd = channel_pair()
         args = {**self._args, "scratch": str(self._scratch.path)}
         if not self._trusted:
-            args["confine"] = {
-                "mode": self._engine.options.sandbox,
-                "source": str(self._candidate.source),
-                "scratch": str(self._scratch.path),
-                "cache": str(self._engine.options.cache),
-            }
+            args["confine"] = self._policy(self._scratch.path)
         self._worker = self._engine.zygote.spawn("candidate", args, [fd, service_fd])
         self._service = asyncio.create_task(self._serve_builds(service))
+
+    def _policy(self, scratch: Path) -> dict[str, Any]:
+        """What the candidate may touch: its own file, a folder of its own name beside it, and what was built for it."""
+        source = self._candidate.source.resolve()
+        own = [source, source.with_suffix(""), self._engine.options.cache]
+        return {
+            "scratch": str(scratch),
+            "readable": [str(path) for path in own if path.exists()],
+            "hidden": [str(path) for path in self._engine.options.hidden],
+            "gpu": self._args["device"] == "cuda",
+        }
 
     async def _serve_builds(self, service: ParentChannel) -> None:
         """Have what the candidate asks for built by a process that it cannot touch."""
@@ -476,7 +504,7 @@ class JudgeProcess:
         self._device = job.device
         self._reference_process: CandidateProcess | None = None
         self._channel, fd = channel_pair()
-        self._worker = engine.zygote.spawn("judge", {"opening": _opening(engine, job, threads), "gpu": job.device.partition(":")[2]}, [fd])
+        self._worker = engine.zygote.spawn("judge", {"opening": _opening(engine, job, threads), "gpu": _visible(job.device)}, [fd])
 
     @property
     def alive(self) -> bool:
@@ -495,8 +523,10 @@ class JudgeProcess:
         except TimeoutError:
             stage = self.stage
             await process.close()
+            # A judge that is busy with the reference does not hear of it.
+            grace_s = 0.0 if stage.startswith("reference") else _JUDGE_GRACE_S
             try:
-                answer = await asyncio.wait_for(self._answer(label), _JUDGE_GRACE_S)
+                answer = await asyncio.wait_for(self._answer(label), grace_s)
             except (TimeoutError, Closed, ProtocolError):
                 await self._lost("no answer after its candidate was ended")
                 return None, True
@@ -564,6 +594,15 @@ class JudgeProcess:
         if self._reference_process is not None:
             await self._reference_process.close()
         await self._worker.end()
+
+
+def _visible(device: str) -> str:
+    """The value of CUDA_VISIBLE_DEVICES under which a device is the only one: none for a CPU."""
+    if not device.startswith("cuda"):
+        return ""
+    index = int(device.partition(":")[2] or 0)
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    return chosen.split(",")[index] if chosen else str(index)
 
 
 def load_request(candidate: Candidate) -> dict[str, str]:
@@ -644,13 +683,17 @@ def _verdict(job: Job, answer: Message, stage: str, ending: Ending | None, *, la
         "sandbox": str(answer.get("sandbox", "")),
         "output_tail": output_tail,
     }
+    if late and stage.startswith("reference"):
+        detail = f"the reference took more than {job.settings.timeout_s:g} s; `timeout_s` or `--timeout` allows more"
+        return _base_verdict(job, Status.ERROR, Reason.REFERENCE, detail, **more)
     if late:
         detail = f"no answer in {job.settings.timeout_s:g} s during {stage}"
         return _base_verdict(job, Status.FAIL, Reason.TIMEOUT, detail, **more)
     if "gone" in answer:
         assert ending is not None
         reason, detail = _why_gone(ending, str(answer["gone"]))
-        return _base_verdict(job, Status.FAIL, reason, detail, **more)
+        status = Status.ERROR if reason == Reason.MACHINE else Status.FAIL
+        return _base_verdict(job, status, reason, detail, **more)
     if "status" in answer:
         more["output_tail"] = str(answer.get("log") or output_tail)
         return _base_verdict(job, Status(answer["status"]), str(answer["reason"]), str(answer["detail"]), **more)
@@ -670,6 +713,8 @@ def _worst(cases: Sequence[CaseVerdict]) -> CaseVerdict | None:
 
 
 def _why_gone(ending: Ending, stage: str) -> tuple[str, str]:
+    if stage == "start":
+        return Reason.MACHINE, f"the worker's process ended by {ending.describe()} before it loaded the candidate"
     if ending.cause == "memory":
         return Reason.MEMORY, f"used more host memory than it may during {stage}"
     if ending.cause == "processes":

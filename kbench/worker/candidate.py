@@ -31,6 +31,8 @@ from kbench.worker.wraps import WRAPS
 _TEXT_LIMIT = 2000
 # What a failing call may say of itself: the innermost frames are the candidate's.
 _TRACE_LIMIT = 6000
+# How torch's CPU allocator says it, in a plain RuntimeError.
+_OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "Cannot allocate memory", "out of memory")
 # A delay on the caller's stream before the inputs are there, longer than any launch takes.
 _DELAY_CYCLES = 400_000
 
@@ -42,12 +44,13 @@ _copy = torch.Tensor.copy_
 def main(args: Mapping[str, Any], fds: list[int]) -> None:
     """Confine this process if it will hold a candidate, then serve the judge until it hangs up."""
     channel = Channel(socket.socket(fileno=fds[0]), accept_fds=True)
-    worker = Worker(args, build_socket=socket.socket(fileno=fds[1]) if len(fds) > 1 else None)
+    build_socket = socket.socket(fileno=fds[1])
+    os.environ["CUDA_VISIBLE_DEVICES"] = args["gpu"]
+    sandbox = "trusted"
     if policy := args.get("confine"):
-        confinement = confine.confine(confine.Policy.from_json(policy))
-        channel.send({"ok": True, "sandbox": str(confinement)})
-    else:
-        channel.send({"ok": True, "sandbox": "trusted"})
+        sandbox = str(confine.confine(confine.Policy.from_json(policy)))
+    worker = Worker(args, build_socket)
+    channel.send({"ok": True, "sandbox": sandbox})
     try:
         while True:
             request = channel.receive()
@@ -59,13 +62,14 @@ def main(args: Mapping[str, Any], fds: list[int]) -> None:
 class Worker:
     """The state of one such process: a module, an instance of its model, and the memory it shares."""
 
-    def __init__(self, args: Mapping[str, Any], build_socket: socket.socket | None) -> None:
+    def __init__(self, args: Mapping[str, Any], build_socket: socket.socket) -> None:
         self.args = args
         self.device = torch.device(args["device"])
         self.arenas: dict[str, torch.Tensor] = {}
         self.model: Any = None
         self.call: Any = None
         self.factory: Any = None
+        torch.set_num_threads(int(args["threads"]))
         self.globals = GlobalState()
         self.timer: slots.Timer | None = None
         self._build_socket = build_socket
@@ -91,9 +95,7 @@ class Worker:
 
     def load(self, request: Message, _fds: list[int]) -> Message:
         """Import the file from where it lies, in a namespace of its own; find its model class."""
-        torch.set_num_threads(int(self.args.get("threads", 1)))
-        if self._build_socket is not None:
-            intercept.install_over(self._build_socket)
+        intercept.install_over(self._build_socket, Path(self.args["cache"]))
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
             torch.cuda.init()
@@ -290,7 +292,7 @@ def failure(error: BaseException) -> Message:
     except BaseException:  # noqa: BLE001 - hostile formatting
         trace = ""
     kind = type(error).__name__
-    out_of_memory = isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)) or "not enough memory" in text
+    out_of_memory = isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)) or any(words in text for words in _OUT_OF_MEMORY)
     return {
         "ok": False,
         "type": kind[:80],

@@ -13,6 +13,7 @@ import ctypes
 import glob
 import os
 import resource
+import signal
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,7 +25,19 @@ from kbench.errors import InternalError
 from kbench.worker import landlock, seccomp
 
 # Programs, libraries, compilers and their settings. A task's files are in none of these, see `_around`.
-_SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/opt", "/nix/store", "/gnu/store", "/proc", "/sys")
+_SYSTEM = (
+    "/usr",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/bin",
+    "/sbin",
+    "/opt",
+    "/nix/store",
+    "/gnu/store",
+    "/proc",
+    "/sys",
+)
 _SYSTEM_VARIABLES = ("CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _GPU_DEVICES = ("/dev/nvidia*",)
@@ -47,7 +60,18 @@ _STACK_BYTES = 64 * 2**20
 # A CUDA process has some dozen files open, a compiler fewer.
 _OPEN_FILES = 4096
 
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+_PR_SET_KEEPCAPS = 8
+_PR_SET_SECUREBITS = 28
+_SECBIT_NO_SETUID_FIXUP = 1 << 2
 _PR_SET_NO_NEW_PRIVS = 38
+_PR_CAP_AMBIENT = 47
+_PR_CAP_AMBIENT_RAISE = 2
+# CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH.
+_FILE_CAPABILITIES = (1, 2)
+# Far beyond any user that a system gives out.
+_FIRST_USER = 0x4B420000
 _CAPABILITY_VERSION_3 = 0x20080522
 
 
@@ -69,12 +93,16 @@ class Policy:
     gpu: bool = False
     file_bytes: int = 4 * 2**30
     data_bytes: int | None = None
-    max_threads: int = 4096
+    max_threads: int = 1024
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Policy:
         """Read a policy from the parent's message, whose keys are the fields; paths are text."""
-        paths = {name: tuple(map(Path, fields[name])) for name in ("readable", "writable", "hidden") if name in fields}
+        paths = {
+            name: tuple(map(Path, fields[name]))
+            for name in ("readable", "writable", "hidden")
+            if name in fields
+        }
         return cls(**{**fields, **paths, "scratch": Path(fields["scratch"])})
 
 
@@ -108,14 +136,14 @@ def confine(policy: Policy, *, newest_abi: int = landlock.NEWEST_ABI) -> Confine
     # Paths are looked up before the limits on looking them up.
     grants = list(_grants(policy))
     _move_into(policy.scratch)
-    _limit(policy)
-    _drop_privileges()
+    user = _user_of_its_own(policy)
+    _limit(policy, user)
+    _drop_privileges(user, policy.scratch)
     version, lacking = _restrict_files(grants, newest_abi)
     held = [f"landlock:{version}"] if version else []
     try:
         seccomp.forbid(
-            hold_signals=version < landlock.ABI_SIGNALS,
-            hold_truncation=0 < version < landlock.ABI_TRUNCATE,
+            hold_signals=version < landlock.ABI_SIGNALS, hold_truncation=0 < version < landlock.ABI_TRUNCATE
         )
         held.append("seccomp")
     except OSError as error:
@@ -210,7 +238,16 @@ def _move_into(scratch: Path) -> None:
     os.chdir(scratch)
 
 
-def _limit(policy: Policy) -> None:
+def _user_of_its_own(policy: Policy) -> int | None:
+    """A user that only this process and what it starts is, where root can give it one.
+
+    No limit on processes binds root: a fork bomb of root's takes the machine. A GPU's driver shares
+    memory between processes of one user only, so there root stays root, and the keeper has to be quick.
+    """
+    return _FIRST_USER + os.getpid() % 65536 if os.geteuid() == 0 and not policy.gpu else None
+
+
+def _limit(policy: Policy, user: int | None) -> None:
     _lower(resource.RLIMIT_CORE, 0)
     _lower(resource.RLIMIT_FSIZE, policy.file_bytes)
     _lower(resource.RLIMIT_NOFILE, _OPEN_FILES)
@@ -218,14 +255,16 @@ def _limit(policy: Policy) -> None:
     if policy.data_bytes is not None:
         _lower(resource.RLIMIT_DATA, policy.data_bytes)
     # The kernel counts all threads of the user (and none for root).
-    _lower(resource.RLIMIT_NPROC, _threads_of_this_user() + policy.max_threads)
+    _lower(resource.RLIMIT_NPROC, (_threads_of_this_user() if user is None else 0) + policy.max_threads)
     # If the machine runs out of memory, this process is the one to go.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def _lower(limit: int, value: int) -> None:
-    soft, hard = (value if old == resource.RLIM_INFINITY else min(old, value) for old in resource.getrlimit(limit))
+    soft, hard = (
+        value if old == resource.RLIM_INFINITY else min(old, value) for old in resource.getrlimit(limit)
+    )
     resource.setrlimit(limit, (soft, hard))
 
 
@@ -242,10 +281,28 @@ def _threads_of_this_user() -> int:
     return count
 
 
-def _drop_privileges() -> None:
-    """Empty all capability sets, and have no program give them back."""
+def _drop_privileges(user: int | None, scratch: Path) -> None:
+    """Empty all capability sets, and have no program give them back.
+
+    Who becomes another user keeps the right to read and write what root may: Landlock says which files.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    kept = 0
+    if user is not None:
+        for path in (scratch, *scratch.rglob("*")):
+            os.chown(path, user, -1, follow_symlinks=False)
+        # Otherwise access(2) would answer without those rights, and a compiler believes it.
+        libc.prctl(_PR_SET_SECUREBITS, _SECBIT_NO_SETUID_FIXUP, 0, 0, 0)
+        libc.prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0)
+        os.setresuid(user, user, user)
+        kept = sum(1 << capability for capability in _FILE_CAPABILITIES)
+        os.environ["USER"] = os.environ["LOGNAME"] = "kbench"
+        # A change of user takes a process its own /proc/self, and has it outlive its parent.
+        libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     # Effective, permitted and inheritable, twice 32 of each.
-    libc.capset(header, (ctypes.c_uint32 * 6)())
+    libc.capset(header, (ctypes.c_uint32 * 6)(kept, kept, kept, 0, 0, 0))
+    for capability in _FILE_CAPABILITIES if kept else ():
+        libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, capability, 0, 0)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import builtins
+import ctypes
+import functools
 import gc
 import json
 import os
+import signal
+import socket
 import sys
+import threading
 import time
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -28,6 +34,9 @@ _WATCHED: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (builtins, ("all", "any", "abs", "max", "min", "sum", "len", "open", "print", "isinstance", "type", "id", "zip")),
     (json, ("dumps", "dump", "loads", "load")),
     (os, ("_exit", "fork", "kill")),
+    (ctypes, ("CDLL", "PyDLL", "byref")),
+    (ctypes.CDLL, ("__getattr__", "__getitem__", "__init__")),
+    (socket.socket, ("sendall", "recv", "sendmsg", "recvmsg")),
 )
 _HOOKS = tuple(
     name
@@ -36,6 +45,14 @@ _HOOKS = tuple(
 )
 # torch.compile rewraps functions of torch with its own: code in torch's own files is no offence.
 _TORCH_FOLDER = os.path.dirname(torch.__file__)
+_CODE_TYPES = (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, type)
+# By these a signal comes later, when a clock has been read.
+_TIMER_SIGNALS = (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF)
+_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+# Variables that change what a product of floats gives, or which code other programs load.
+_VARIABLES = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "LD_PRELOAD", "LD_AUDIT", "PYTHONSTARTUP")
+# Keys of the dispatcher under which an operator's own code lies; torch.compile registers under others.
+_DISPATCH_KEYS = ("CPU", "CUDA", "AutogradCPU", "AutogradCUDA", "CompositeImplicitAutograd", "CompositeExplicitAutograd")
 
 
 def _settings() -> dict[str, Callable[[], Any]]:
@@ -44,8 +61,11 @@ def _settings() -> dict[str, Callable[[], Any]]:
         "default device": lambda: str(torch.get_default_device()),
         "grad mode": torch.is_grad_enabled,
         "inference mode": torch.is_inference_mode_enabled,
+        "autocast": lambda: (torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda")),
         "deterministic mode": torch.are_deterministic_algorithms_enabled,
+        "filling of new memory": lambda: torch.utils.deterministic.fill_uninitialized_memory,
         "float32 matmul precision": torch.get_float32_matmul_precision,
+        "float32 precision of a backend": _backend_precisions,
         "cuda matmul TF32": lambda: torch.backends.cuda.matmul.allow_tf32,
         "cudnn TF32": lambda: torch.backends.cudnn.allow_tf32,
         "cuda matmul fp16 reduced precision": lambda: torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction,
@@ -54,10 +74,16 @@ def _settings() -> dict[str, Callable[[], Any]]:
         "flush denormal": _flushes_denormals,
         "threads": torch.get_num_threads,
         "global module hooks": lambda: {name: len(getattr(torch.nn.modules.module, name)) for name in _HOOKS},
-        "trace function": lambda: (sys.gettrace() is not None, sys.getprofile() is not None),
+        "trace function": lambda: (sys.gettrace(), sys.getprofile(), threading.gettrace(), threading.getprofile()),
+        "monitoring tools": _monitoring_tools,
+        "timer signals": lambda: [signal.getsignal(number) for number in _TIMER_SIGNALS]
+        + [signal.getitimer(timer) != (0.0, 0.0) for timer in _TIMERS],
+        "thread switch interval": sys.getswitchinterval,
         "garbage collector": gc.isenabled,
         "dispatch modes": lambda: torch._C._len_torch_dispatch_stack(),
         "function modes": lambda: torch._C._len_torch_function_stack(),
+        "torch's operators": _overridden_operators,
+        "environment": lambda: [os.environ.get(name) for name in _VARIABLES],
     }
 
 
@@ -65,16 +91,42 @@ def _flushes_denormals() -> bool:
     return float(torch.tensor(1e-40, dtype=torch.float32).mul(1.0)) == 0.0
 
 
+def _backend_precisions() -> list[str]:
+    """The newer switches, one a backend and operator; torch before 2.9 has none."""
+    backends = torch.backends
+    owners = [backends, backends.mkldnn, backends.cudnn, backends.cuda]
+    owners += [getattr(owner, name, None) for owner in owners for name in ("matmul", "conv", "rnn")]
+    return [str(getattr(owner, "fp32_precision", "")) for owner in owners]
+
+
+def _monitoring_tools() -> list[str | None]:
+    """Who watches by sys.monitoring, which Python before 3.12 has not."""
+    monitoring = getattr(sys, "monitoring", None)
+    return [] if monitoring is None else [monitoring.get_tool(number) for number in range(6)]
+
+
+def _overridden_operators() -> list[str]:
+    """Operators of torch's own for which Python code was registered."""
+    return sorted(filter(_is_override, torch.library._impls))
+
+
+@functools.cache
+def _is_override(entry: str) -> bool:
+    namespace, _, rest = entry.partition("/")
+    return namespace == "aten" and rest.rpartition("/")[2] in _DISPATCH_KEYS
+
+
 class GlobalState:
     """Remembers how things were before a candidate was loaded, and names what is different now."""
 
     def __init__(self) -> None:
         self._functions = {(owner, name): _identity(getattr(owner, name, None)) for owner, names in _WATCHED for name in names}
-        self._settings = {name: read() for name, read in _settings().items()}
+        self._own = list(_own_code())
+        self._settings = {name: _read(setting) for name, setting in _settings().items()}
 
     def rebase_settings(self) -> None:
         """Take the settings as they are now for how things should be."""
-        self._settings = {name: read() for name, read in _settings().items()}
+        self._settings = {name: _read(setting) for name, setting in _settings().items()}
 
     def changes(self) -> list[str]:
         """Name what differs: `torch.allclose` for a patched function, `default dtype` for a setting."""
@@ -83,10 +135,40 @@ class GlobalState:
             now = getattr(owner, name, None)
             if _identity(now) != identity and not _is_torchs_own(now):
                 found.append(f"{getattr(owner, '__qualname__', None) or owner.__name__}.{name}")
-        for name, read in _settings().items():
-            if read() != self._settings[name]:
+        for owner, name, value, code in self._own:
+            now = vars(owner).get(name)
+            if now is not value or getattr(now, "__code__", None) is not code:
+                found.append(f"{owner.__module__}.{owner.__qualname__}.{name}" if isinstance(owner, type) else f"{owner.__name__}.{name}")
+        for name, setting in _settings().items():
+            if _read(setting) != self._settings[name]:
                 found.append(name)
         return found
+
+
+def _own_code() -> Iterator[tuple[Any, str, object, object]]:
+    """Every function of kbench in this process, and every method: its owner, name, value and code."""
+    for module_name, module in list(sys.modules.items()):
+        if module_name.partition(".")[0] != "kbench":
+            continue
+        for name, value in list(vars(module).items()):
+            if isinstance(value, _CODE_TYPES):
+                yield module, name, value, getattr(value, "__code__", None)
+            if isinstance(value, type) and value.__module__ == module_name:
+                yield from ((value, *member) for member in _members(value))
+
+
+def _members(cls: type) -> list[tuple[str, object, object]]:
+    return [
+        (name, value, getattr(value, "__code__", None)) for name, value in list(vars(cls).items()) if callable(value)
+    ]
+
+
+def _read(setting: Callable[[], Any]) -> Any:
+    """Read a setting; torch refuses to tell some once old and new switches are mixed."""
+    try:
+        return setting()
+    except RuntimeError as error:
+        return f"unreadable: {error}"
 
 
 def _identity(function: object) -> tuple[int, int]:

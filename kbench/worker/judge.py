@@ -56,6 +56,7 @@ class Opening:
 def main(args: Mapping[str, Any], fds: list[int]) -> None:
     """Serve the parent until it hangs up."""
     channel = Channel(socket.socket(fileno=fds[0]), accept_fds=True)
+    os.environ["CUDA_VISIBLE_DEVICES"] = args["gpu"]
     judge = Judge(Opening.from_message(args), channel)
     try:
         while True:

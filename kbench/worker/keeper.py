@@ -1,9 +1,13 @@
 """How did a worker end, and is nothing of it left? A small trusted process above each worker.
 
 The zygote forks the keeper, the keeper forks the worker, waits for it, watches how many processes
-and how much memory there are beneath it, ends whatever is left in the end, and reports one line of
-JSON. Processes that a worker's daemon leaves behind come back to the keeper, since it is the
-reaper of all below it; so when it has no child any more, nothing is left.
+and how much memory there are below it, ends whatever is left in the end, and reports one line of
+JSON. Orphans below the keeper become its children, daemons too; so when it has no child any more,
+nothing is left.
+
+To count and to end a fork bomb one by one is a race that a single process loses. Where the kernel
+can fence the keeper's signals in, so that they reach its descendants alone, it sends one to
+everybody: the kernel delivers that in one step in which nobody forks.
 """
 
 from __future__ import annotations
@@ -21,12 +25,18 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
+from kbench.worker import landlock
+
 # linux/prctl.h
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 # waitpid(2): children of every kind, also those that announce their end by no SIGCHLD.
 _WALL = 0x40000000
-# A look costs some 50 us; in this time a fork bomb makes some hundred processes, a memory hog fills some hundred MB.
+# A look costs some 50 us; in this time a fork bomb makes some ten to hundred processes, and a memory
+# hog fills some hundred MB.
 _LOOK_S = 0.03
+# So many processes are counted while they run; more than that, and again whenever there are twice as
+# many, while all are stopped.
+_CROWD = 16
 # How long a round of killing waits for the dead.
 _ROUND_S = 0.002
 # To give back 100 GB of memory takes seconds; a process that hangs in a driver may never end.
@@ -60,9 +70,6 @@ def keep(
     except BaseException:  # noqa: BLE001 - whatever happens here must not return into the zygote
         traceback.print_exc()
     finally:
-        # Without a keeper nobody would end them.
-        for pid in _descendants(os.getpid()):
-            _kill(pid)
         _exit(code)
 
 
@@ -77,8 +84,12 @@ class Keeper:
         self._hangup.register(status_fd, 0)
         self._worker = 0
         self._status: int | None = None
+        self._fenced = False
+        self._reaped = 0
         self._alone = False
         self._pids: list[int] = []
+        self._crowd = _CROWD
+        self._stopped = False
         self._last_born = ""
         self._max_rss_bytes = 0
         self._next_exact_s = 0.0
@@ -92,13 +103,17 @@ class Keeper:
         if self._worker == 0:
             os.close(self._status_fd)
             _work(run, me)
-        _close_all_but(self._status_fd)
-        cause = self._watch()
-        leftovers = self._end_all()
+        cause = ""
+        try:
+            _close_all_but(self._status_fd)
+            cause = self._watch()
+        finally:
+            # Without a keeper nobody would.
+            leftovers = self._end_all()
         return self._conclude(cause, leftovers)
 
     def _settle(self) -> None:
-        """Become the reaper of all below, in a session of its own, and wait for signals instead of being hit."""
+        """Become the reaper of all below, in a session of its own, whom signals do not interrupt."""
         os.setsid()
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
@@ -106,6 +121,8 @@ class Keeper:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
         # Where the zygote has gone before this line, the status descriptor tells.
         _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+        self._fenced = landlock.fence_signals() and not _can_signal(os.getppid())
 
     def _watch(self) -> str:
         """Wait until the worker ends (empty), or there is a cause to end it."""
@@ -124,42 +141,84 @@ class Keeper:
                 next_look_s = time.monotonic() + _LOOK_S
 
     def _excess(self) -> str:
-        """Which limit the worker and its descendants are beyond, if any."""
+        """Which limit the worker and its descendants are beyond, if any; they are stopped then."""
         if (born := _last_born()) != self._last_born or born in ("", "0"):
             self._last_born = born
-            self._pids = list(itertools.islice(_descendants(os.getpid()), self._max_processes + 1))
+            self._find_processes()
+        cause = self._exceeded()
+        if self._stopped and not cause:
+            self._stopped = False
+            _send(-1, signal.SIGCONT)
+        return cause
+
+    def _find_processes(self) -> None:
+        me = os.getpid()
+        self._pids = list(itertools.islice(_descendants(me), self._crowd))
+        if len(self._pids) == self._crowd:
+            self._stop_all()
+            self._pids = list(itertools.islice(_descendants(me), self._max_processes + 1))
+            self._crowd = 2 * len(self._pids) + _CROWD
+
+    def _exceeded(self) -> str:
         if len(self._pids) > self._max_processes:
             return "processes"
         rss_bytes = sum(map(_rss_bytes, self._pids))
         self._max_rss_bytes = max(self._max_rss_bytes, rss_bytes)
-        if self._memory_bytes is not None and rss_bytes > self._memory_bytes and self._is_memory_exceeded():
-            return "memory"
-        return ""
+        if (
+            self._memory_bytes is None
+            or rss_bytes <= self._memory_bytes
+            or time.monotonic() < self._next_exact_s
+        ):
+            return ""
+        return "memory" if self._exact_bytes() > self._memory_bytes else ""
 
-    def _is_memory_exceeded(self) -> bool:
-        """Count exactly: a page that several processes share, the judge's among them, is a part of one for each."""
+    def _exact_bytes(self) -> int:
+        """Count a page that several processes share, the judge's among them, as a part of one for each."""
         start_s = time.monotonic()
-        if self._memory_bytes is None or start_s < self._next_exact_s:
-            return False
-        proportional_bytes = sum(map(_pss_bytes, self._pids))
+        # A process that forks or maps keeps its page tables locked.
+        self._stop_all()
+        exact_bytes = sum(map(_pss_bytes, self._pids))
         now_s = time.monotonic()
         self._next_exact_s = now_s + (now_s - start_s) / _EXACT_SHARE
-        return proportional_bytes > self._memory_bytes
+        return exact_bytes
+
+    def _stop_all(self) -> None:
+        """Leave the processor to this process: a bomb takes it from whoever counts it."""
+        if self._fenced:
+            self._stopped = True
+            _send(-1, signal.SIGSTOP)
 
     def _end_all(self) -> int:
         """Kill and reap until no process is left below; the number of those beside the worker."""
-        ended: set[int] = set()
+        worker_ended = self._status is not None
+        reaped_before = self._reaped
         deadline_s = time.monotonic() + _END_LIMIT_S
-        while time.monotonic() < deadline_s:
-            self._reap()
-            if self._alone:
-                break
-            groups: set[int] = set()
-            for pid in _descendants(os.getpid()):
-                ended.add(pid)
-                _kill_with_group(pid, groups)
+        while not self._alone and time.monotonic() < deadline_s:
+            if self._fenced:
+                # To everybody inside the fence but this process.
+                _send(-1, signal.SIGKILL)
+            else:
+                self._end_one_by_one()
             signal.sigtimedwait((signal.SIGCHLD,), _ROUND_S)
-        return len(ended - {self._worker})
+            self._reap()
+        return self._reaped - reaped_before - (not worker_ended)
+
+    def _end_one_by_one(self) -> None:
+        """Stop, then kill each process and its group; as root, before they can do anything themselves."""
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            groups = {os.getpgrp()}
+            for pid in _descendants(os.getpid()):
+                # No member forks while its group is signalled. A group other than the keeper's has only
+                # descendants of it: a process can join none in another session.
+                with contextlib.suppress(OSError):
+                    group = os.getpgid(pid)
+                    if group not in groups:
+                        groups.add(group)
+                        _send(-group, number)
+                # Ids are given in order: this one is not another process's before all others were used up.
+                _send(pid, number)
 
     def _reap(self) -> None:
         while True:
@@ -170,6 +229,7 @@ class Keeper:
                 return
             if pid == 0:
                 return
+            self._reaped += 1
             if pid == self._worker and self._status is None:
                 self._status = status
 
@@ -219,7 +279,7 @@ def _report(status_fd: int, report: dict[str, object]) -> None:
 
 
 def _close_all_but(kept: int) -> None:
-    """Close all but the standard streams: the other ends wait for the end of the worker, not of the keeper."""
+    """Close all but the standard streams: the other ends wait for the worker's end, not the keeper's."""
     for name in os.listdir("/proc/self/fd"):
         if (fd := int(name)) > 2 and fd != kept:
             with contextlib.suppress(OSError):
@@ -245,7 +305,9 @@ def _children(pid: int) -> list[int]:
         threads = os.listdir(f"/proc/{pid}/task")
     except OSError:
         return []
-    return [int(child) for thread in threads for child in _read(f"/proc/{pid}/task/{thread}/children").split()]
+    return [
+        int(child) for thread in threads for child in _read(f"/proc/{pid}/task/{thread}/children").split()
+    ]
 
 
 def _children_by_scan() -> Callable[[int], list[int]]:
@@ -294,24 +356,17 @@ def _read(path: str) -> str:
         return ""
 
 
-def _kill_with_group(pid: int, groups: set[int]) -> None:
-    """Kill a process and its group, each group once in a round.
-
-    The kernel kills a group in one step in which no member forks: that ends a fork bomb. A group
-    that the keeper is not in has descendants of the keeper only, since sessions are never joined.
-    """
+def _send(pid: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        group = os.getpgid(pid)
-        if group not in groups and group != os.getpgrp():
-            groups.add(group)
-            os.killpg(group, signal.SIGKILL)
-    _kill(pid)
+        os.kill(pid, number)
 
 
-def _kill(pid: int) -> None:
-    # Ids are given in order: this one is not another process's before all others were used up.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, signal.SIGKILL)
+def _can_signal(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return False
+    return True
 
 
 def _prctl(option: int, value: int) -> None:

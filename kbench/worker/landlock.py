@@ -31,6 +31,7 @@ _SYS_CREATE_RULESET, _SYS_ADD_RULE, _SYS_RESTRICT_SELF = 444, 445, 446
 _CREATE_RULESET_VERSION = 1
 _RULE_PATH_BENEATH = 1
 _TCP_BIND_AND_CONNECT = 0b11
+_SCOPE_SIGNALS = 0b10
 _SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS = 0b11
 # A candidate that tries forbidden things in a loop must not flood the kernel's log.
 _LOG_SAME_EXEC_OFF_AND_SUBDOMAINS_OFF = 0b101
@@ -83,7 +84,10 @@ def abi() -> tuple[int, str]:
     if version > 0:
         return int(version), ""
     number = ctypes.get_errno()
-    reasons = {errno.ENOSYS: "this kernel has no Landlock", errno.EOPNOTSUPP: "Landlock is off in this kernel"}
+    reasons = {
+        errno.ENOSYS: "this kernel has no Landlock",
+        errno.EOPNOTSUPP: "Landlock is off in this kernel",
+    }
     return 0, reasons.get(number, f"Landlock is refused here ({os.strerror(number)})")
 
 
@@ -97,14 +101,37 @@ def restrict(grants: Iterable[tuple[Path, Access]], version: int) -> None:
         OSError: the kernel refused.
     """
     handled = _handled(version)
-    ruleset = _create_ruleset(handled, version)
+    attr = _RulesetAttr(
+        fs=int(handled),
+        net=_TCP_BIND_AND_CONNECT if version >= _ABI_TCP else 0,
+        scoped=_SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS if version >= ABI_SIGNALS else 0,
+    )
+    ruleset = _create_ruleset(attr, version)
     try:
         for path, access in grants:
             _add_path(ruleset, path, access & handled)
-        flags = _LOG_SAME_EXEC_OFF_AND_SUBDOMAINS_OFF if version >= _ABI_QUIET else 0
-        _checked(_libc.syscall(_SYS_RESTRICT_SELF, ruleset, flags))
+        _enforce(ruleset, version)
     finally:
         os.close(ruleset)
+
+
+def fence_signals() -> bool:
+    """Keep the signals of this process and its descendants among themselves; needs no_new_privs.
+
+    True where this kernel can.
+    """
+    version = min(abi()[0], NEWEST_ABI)
+    if version < ABI_SIGNALS:
+        return False
+    try:
+        ruleset = _create_ruleset(_RulesetAttr(scoped=_SCOPE_SIGNALS), version)
+        try:
+            _enforce(ruleset, version)
+        finally:
+            os.close(ruleset)
+    except OSError:
+        return False
+    return True
 
 
 def _handled(version: int) -> Access:
@@ -116,16 +143,18 @@ def _handled(version: int) -> Access:
     return handled
 
 
-def _create_ruleset(handled: Access, version: int) -> int:
-    attr = _RulesetAttr(fs=int(handled))
+def _create_ruleset(attr: _RulesetAttr, version: int) -> int:
     size = _RulesetAttr.net.offset
     if version >= _ABI_TCP:
-        attr.net = _TCP_BIND_AND_CONNECT
         size = _RulesetAttr.scoped.offset
     if version >= ABI_SIGNALS:
-        attr.scoped = _SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS
         size = ctypes.sizeof(attr)
     return _checked(_libc.syscall(_SYS_CREATE_RULESET, ctypes.byref(attr), ctypes.c_size_t(size), 0))
+
+
+def _enforce(ruleset: int, version: int) -> None:
+    flags = _LOG_SAME_EXEC_OFF_AND_SUBDOMAINS_OFF if version >= _ABI_QUIET else 0
+    _checked(_libc.syscall(_SYS_RESTRICT_SELF, ruleset, flags))
 
 
 def _add_path(ruleset: int, path: Path, access: Access) -> None:

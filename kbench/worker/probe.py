@@ -12,11 +12,14 @@ from typing import Any
 import torch
 
 from kbench.protocol import Channel
+from kbench.worker import confine
 
 
-def main(_args: Mapping[str, Any], fds: list[int]) -> None:
-    """Answer once."""
-    Channel(socket.socket(fileno=fds[0])).send(facts())
+def main(args: Mapping[str, Any], fds: list[int]) -> None:
+    """Answer once; `sandbox` is what a candidate's process would be held by, tried on a fork of this one."""
+    # Before anything asks for a GPU: its driver may run threads, and a process of threads is not confined.
+    sandbox = _sandbox(Path(args["scratch"]))
+    Channel(socket.socket(fileno=fds[0])).send({**facts(), "sandbox": sandbox})
 
 
 def facts() -> dict[str, Any]:
@@ -31,6 +34,18 @@ def facts() -> dict[str, Any]:
         "driver": _driver(),
         "gpus": _gpus(),
     }
+
+
+def _sandbox(scratch: Path) -> str:
+    read_fd, write_fd = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.write(write_fd, str(confine.confine(confine.Policy(scratch=scratch))).encode())
+        os._exit(0)
+    os.close(write_fd)
+    os.waitpid(pid, 0)
+    with os.fdopen(read_fd) as told:
+        return told.read() or "unsandboxed (the sandbox could not be set up)"
 
 
 def _gpus() -> list[dict[str, Any]]:

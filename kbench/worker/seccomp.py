@@ -21,7 +21,7 @@ _FLAG_SPEC_ALLOW = 1 << 2
 _RETURN_ALLOW = 0x7FFF0000
 _RETURN_ERRNO = 0x00050000
 _RETURN_KILL = 0x80000000
-# struct seccomp_data: number, architecture, instruction pointer, six arguments of 64 bits (the low half first).
+# struct seccomp_data: number, architecture, instruction pointer, six arguments of 64 bits (low half first).
 _OFFSET_NUMBER, _OFFSET_ARCHITECTURE, _OFFSET_ARGUMENTS = 0, 4, 16
 # linux/bpf_common.h: load a word, compare with a constant, mask, return.
 _LOAD, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _AND, _RETURN = 0x20, 0x15, 0x35, 0x54, 0x06
@@ -43,7 +43,8 @@ _ARCHITECTURES = {
     "aarch64": _Architecture(audit=0xC00000B7, column=1, seccomp=277),
 }
 
-# Name: number on x86_64 and on aarch64, None where there is none. Source: asm/unistd_64.h, asm-generic/unistd.h.
+# Name: number on x86_64 and on aarch64, None where there is none.
+# Source: asm/unistd_64.h, asm-generic/unistd.h.
 _Numbers = tuple[int | None, int | None]
 
 # No tensor needs them, whatever their arguments.
@@ -217,7 +218,9 @@ def _rules(pid: int) -> Iterator[_Rule]:
     for name in ("move_pages", "sched_setaffinity", "sched_setparam", "sched_setscheduler", "sched_setattr"):
         yield _Rule(name, errno.EPERM, (_Test(0, allowed=(0, pid)),))
     yield _Rule("setpriority", errno.EPERM, (_Test(0, refused=(_PRIO_USER,)), _Test(1, allowed=(0, pid))))
-    yield _Rule("ioprio_set", errno.EPERM, (_Test(0, refused=(_IOPRIO_WHO_USER,)), _Test(1, allowed=(0, pid))))
+    yield _Rule(
+        "ioprio_set", errno.EPERM, (_Test(0, refused=(_IOPRIO_WHO_USER,)), _Test(1, allowed=(0, pid)))
+    )
 
 
 def _signal_rules(pid: int) -> Iterator[_Rule]:
@@ -278,7 +281,12 @@ def _assemble_test(test: _Test, answer: _Instruction) -> list[_Instruction]:
 
 
 class _Filter(ctypes.Structure):
-    _fields_ = (("code", ctypes.c_uint16), ("jt", ctypes.c_uint8), ("jf", ctypes.c_uint8), ("k", ctypes.c_uint32))
+    _fields_ = (
+        ("code", ctypes.c_uint16),
+        ("jt", ctypes.c_uint8),
+        ("jf", ctypes.c_uint8),
+        ("k", ctypes.c_uint32),
+    )
 
 
 class _Program(ctypes.Structure):

@@ -20,6 +20,9 @@ from kbench.worker.reference import CaseReference, Trial
 
 # malloc's fill for the trials in turn; each makes floats of every kind huge or tiny, never plausible.
 _FILLS = (0x01, 0x80, 0x55)
+# The last trial is repeated at least and at most so often, and for so long in between.
+_REPEATS = (2, 30)
+_REPEAT_S = 0.03
 # Inputs start somewhere in the first pages, elsewhere in every trial.
 _SHIFT_BYTES = 64 * 1024
 
@@ -166,7 +169,30 @@ class CaseSession:
             done += 1
             if failure is not None:
                 return self._verdict(failure, checks, notes, errors, done)
-        return self._verdict(None, checks, notes, errors, done)
+            last = trial
+        return self._verdict(self._repeat(last, checks), checks, notes, errors, done)
+
+    def _repeat(self, trial: Trial, checks: dict[str, CheckResult]) -> CheckResult | None:
+        """Make one call again and again: a race shows in some calls only.
+
+        A difference in the last bits is no offence (atomic sums have it), one beyond the tolerance is.
+        """
+        started = time.monotonic()
+        calls = 0
+        while not self.reference.stateful and calls < _REPEATS[1]:
+            if calls >= _REPEATS[0] and time.monotonic() - started > _REPEAT_S:
+                break
+            calls += 1
+            failure = _run_checks(self.evidence(trial), {}, skipped=self._skipped(trial))
+            if failure is not None:
+                detail = f"call {calls} of the same on the same inputs: {failure.detail}"
+                checks["determinism"] = CheckResult(name="determinism", status=Status.FAIL, detail=detail)
+                return checks["determinism"]
+        spent = time.monotonic() - started
+        checks["determinism"] = CheckResult(
+            name="determinism", status=Status.PASS, detail=f"{calls} calls on the same inputs", seconds=spent
+        )
+        return None
 
     def _skipped(self, trial: Trial) -> frozenset[str]:
         """A baseline is torch's own code: it may rewrap torch's functions and draw by a generator of its own."""

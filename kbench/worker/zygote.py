@@ -73,12 +73,18 @@ def _serve(control: Channel, message: Message, keepers: dict[int, int], roles: M
             _signal(pid, signal.SIGTERM)
         return
     fds = control.take_fds()
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError:
+        # No process to be had: who waits for this one sees its descriptors close.
+        traceback.print_exc()
+        pid = -1
     if pid == 0:
         _become(roles[message["role"]], message, fds)
     for fd in fds:
         os.close(fd)
-    keepers[message["id"]] = pid
+    if pid > 0:
+        keepers[message["id"]] = pid
 
 
 def _become(role: Role, message: Message, fds: list[int]) -> None:

@@ -16,27 +16,39 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from kbench.worker import keeper
+from kbench.worker import keeper, landlock
 
-# Should a keeper fail, nothing of this may outlive the tests.
-_LAST_RESORT_S = 60
+# Should a keeper fail, nothing of this may outlive the tests, nor fill the machine with processes.
+_LAST_RESORT_S = 20
+_FORKS_AT_MOST = 1500
 
+_born_s = time.monotonic()
+# Each fork takes a byte.
+_tokens, _fill = os.pipe()
+os.write(_fill, bytes(_FORKS_AT_MOST))
+os.set_blocking(_tokens, False)
 status_fd = int(sys.argv[2])
 alive_fd = int(sys.argv[3])
 
 
 def go_on() -> None:
-    """Say so, and never end."""
+    """Say so, and go on until the time of all is over."""
     os.write(alive_fd, b"ready\n")
-    while True:
-        signal.pause()
+    while (left_s := _born_s + _LAST_RESORT_S - time.monotonic()) > 0:
+        time.sleep(left_s)
+    os._exit(99)
 
 
 def fork() -> bool:
-    """Fork; true in the child."""
+    """Fork; true in the child, which ends when the time of all is over."""
+    left_s = _born_s + _LAST_RESORT_S - time.monotonic()
+    try:
+        os.read(_tokens, 1)
+    except BlockingIOError:
+        go_on()
     if os.fork():
         return False
-    signal.alarm(_LAST_RESORT_S)
+    signal.alarm(max(int(left_s), 1))
     return True
 
 
@@ -169,14 +181,15 @@ def _await_looks(number: int) -> None:
         return int(fields[fields.index("syscr:") + 1])
 
     start = calls()
-    while calls() < start + 10 * number:
+    while calls() < start + 10 * number and time.monotonic() < _born_s + _LAST_RESORT_S:
         os.sched_yield()
 
 
 def hog() -> None:
     taken = []
-    while True:
+    for _ in range(200):
         taken.append(bytearray(b"x") * 2**22)
+    go_on()
 
 
 def hog_in_children() -> None:
@@ -197,7 +210,6 @@ def share() -> None:
         pid = os.fork()
         if pid == 0:
             os.write(announce, b"x")
-            signal.alarm(_LAST_RESORT_S)
             go_on()
         os.read(ready, 1)
         children.append(pid)
@@ -241,21 +253,25 @@ def both_ways() -> None:
     for _ in range(3):
         pid = os.fork()
         if pid == 0:
-            signal.alarm(_LAST_RESORT_S)
-            while True:
-                signal.pause()
+            go_on()
         children.append(pid)
     me = os.getpid()
-    sys.exit(0 if sorted(keeper._children(me)) == sorted(keeper._children_by_scan()(me)) == sorted(children) else 1)
+    sys.exit(
+        0 if sorted(keeper._children(me)) == sorted(keeper._children_by_scan()(me)) == sorted(children) else 1
+    )
 
 
 WORK: dict[str, Callable[[], None]] = {
-    name.strip("_"): function for name, function in globals().items() if callable(function) and function.__module__ == __name__
+    name.strip("_"): function
+    for name, function in globals().items()
+    if callable(function) and function.__module__ == __name__
 }
 
 
 def main() -> None:
     options = json.loads(sys.argv[4])
+    if options.pop("unfenced", False):
+        landlock.fence_signals = lambda: False
     if options.pop("grandparent", False) and os.fork():
         # The keeper's parent: waits to be killed.
         os.close(status_fd)

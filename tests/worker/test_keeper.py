@@ -26,7 +26,13 @@ class Kept:
     def __init__(self, work: str, **options: object) -> None:
         self.status, status_fd = os.pipe()
         self.alive, alive_fd = os.pipe()
-        command = [sys.executable, str(Path(__file__).with_name("kept_work.py")), work, str(status_fd), str(alive_fd)]
+        command = [
+            sys.executable,
+            str(Path(__file__).with_name("kept_work.py")),
+            work,
+            str(status_fd),
+            str(alive_fd),
+        ]
         self.keeper = subprocess.Popen(
             [*command, json.dumps(options)],
             pass_fds=(status_fd, alive_fd),
@@ -94,7 +100,9 @@ def keep() -> Iterator[Any]:
         ("kill_group", None, signal.SIGKILL),
     ],
 )
-def test_the_report_says_how_the_worker_ended(keep: Any, work: str, code: int | None, number: int | None) -> None:
+def test_the_report_says_how_the_worker_ended(
+    keep: Any, work: str, code: int | None, number: int | None
+) -> None:
     report = keep(work).report()
 
     assert (report["exit"], report["signal"]) == (code, number)
@@ -130,9 +138,11 @@ def test_a_child_that_had_ended_is_no_leftover(keep: Any) -> None:
     assert keep("zombie").report()["leftovers"] == 0
 
 
+@pytest.mark.parametrize("unfenced", [False, True])
 @pytest.mark.parametrize("work", ["fork_bomb", "fork_bomb_of_sessions"])
-def test_a_fork_bomb_is_ended(keep: Any, work: str) -> None:
-    report = keep(work, max_processes=50).report()
+def test_a_fork_bomb_is_ended(keep: Any, work: str, unfenced: bool) -> None:
+    """Also where the kernel cannot fence signals, and the keeper has to find all that it ends."""
+    report = keep(work, max_processes=50, unfenced=unfenced).report()
 
     assert report["cause"] == "processes"
     assert report["leftovers"] >= 50

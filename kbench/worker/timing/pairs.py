@@ -23,11 +23,13 @@ from kbench.worker.reference import CaseReference
 from kbench.worker.seeding import seed_everything
 from kbench.worker.session import CandidateFault, CaseSession
 
+# CUDA events on an H200 step by 32 ns.
+_EVENT_STEP_S = 32e-9
 # Sets of different inputs made with get_inputs; every use changes one of them a little.
 _POOL_SETS = (2, 16)
 _POOL_BYTES = 512 * 2**20
-# A CPU slot lasts at least this long, so that reading the clock (40 ns) does not count.
-_CPU_SLOT_S = 50e-6
+# A CPU slot lasts at least this long, so that neither the clock (40 ns) nor a scheduler's hiccup counts much.
+_CPU_SLOT_S = 200e-6
 _MAX_LOOPS = 64
 # Inputs lie at a random multiple of 512 bytes in this slack: placement alone moves a short kernel by 3 to 6 %.
 _SLACK_BYTES = 2 * 2**20
@@ -125,7 +127,7 @@ class CaseTimer:
         for tensor in tensors.tensors_in(largest):
             sizes.place(tensor)
         side.session.arena("outputs", layout.end_bytes)
-        side.session.arena("inputs", sizes.end_bytes * (_MAX_LOOPS if self._device.type == "cpu" else 1) + _SLACK_BYTES)
+        side.session.arena("inputs", sizes.end_bytes * (_MAX_LOOPS + 1 if self._device.type == "cpu" else 1) + _SLACK_BYTES)
         self._places = places
         side.ask("prepare", outputs=places, threads=self._settings["threads"])
 
@@ -159,10 +161,12 @@ class CaseTimer:
         started = time.monotonic()
         orders: list[str] = []
         while not rule.is_finished(self._ratios(per_block), pairs=len(orders), elapsed_s=time.monotonic() - started):
-            for _ in range(rule.pairs_wanted(per_block, len(orders))):
-                order = self._random.choice(("rc", "cr"))
-                orders.append(order)
-                self._measure_pair(order)
+            wanted = rule.pairs_wanted(per_block, len(orders))
+            while wanted > 0:
+                for order in stats.block_orders(min(per_block, wanted), self._random):
+                    orders.append(order)
+                    self._measure_pair(order)
+                    wanted -= 1
         return orders
 
     def _ratios(self, per_block: int) -> list[float]:
@@ -170,7 +174,8 @@ class CaseTimer:
 
     def _measure_pair(self, order: str) -> None:
         """One slot of each side on the same inputs, each at an address of its own."""
-        picks = [self._random.randrange(len(self._pool)) for _ in range(self._loops)]
+        untimed = 1 if self._device.type == "cpu" else 0
+        picks = [self._random.randrange(len(self._pool)) for _ in range(self._loops + untimed)]
         for pick in set(picks):
             self._freshen(self._pool[pick])
         seed = secrets.randbits(62)
@@ -190,7 +195,7 @@ class CaseTimer:
         answer = side.ask("slot", args=args, seed=seed, hold=self._random.randrange(_MAX_HELD))
         side.outside_s.append(time.perf_counter() - started)
         if check:
-            self._compare(outputs.memory.clone(), picks, seed)
+            self._compare(outputs.memory.clone(), picks[-self._loops :], seed)
         (seconds,) = _seconds({"seconds": [answer.get("seconds")]})
         side.seconds.append(seconds)
         side.reports.append({name: answer[name] for name in ("hidden", "enqueue", "sm_clock_hz") if name in answer})
@@ -277,7 +282,7 @@ class CaseTimer:
             per_block=per_block,
             orders=orders,
             precision=self._settings["precision"],
-            seed=0,
+            resolution_s=_EVENT_STEP_S if self._device.type == "cuda" else 0.0,
         )
         for side in self._sides:
             hidden = [report["hidden"] for report in side.reports if "hidden" in report]

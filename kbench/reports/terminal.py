@@ -1,0 +1,114 @@
+"""Verdicts, times and the list of candidates, for a terminal.
+
+Every text goes in as text, never as markup, and with its control codes made visible: a candidate's
+name or error cannot colour, move or clear anything. Lines are meant to wrap; a console that is no
+terminal should not wrap them (`soft_wrap=True`), so that one line stays one line for a program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from kbench.records import Candidate, Comparison, Status, Task, Timing, Verdict
+from kbench.reports.units import duration, factor, interval
+from kbench.store import visible
+
+_STATUS_STYLES = {
+    Status.PASS: "bold green",
+    Status.FAIL: "bold red",
+    Status.ERROR: "bold magenta",
+    Status.SKIP: "bold yellow",
+}
+_COMPARISON_STYLES = {
+    Comparison.FASTER: "bold green",
+    Comparison.SLOWER: "bold red",
+    Comparison.SAME: "bold",
+    Comparison.UNRESOLVED: "bold yellow",
+}
+_INDENT = "      "
+# Details are cut here, not in the record.
+_DETAIL_LIMIT = 400
+# Wall time gains that much more than device time: what was gained is launches.
+_LAUNCH_GAIN = 1.2
+
+
+def verdict_line(verdict: Verdict) -> Text:
+    """Write a verdict: its status and candidate, why it is no pass, and what to know besides."""
+    text = _headline(verdict.status, _STATUS_STYLES[verdict.status], verdict)
+    if verdict.status is Status.PASS:
+        facts = [f"{verdict.trials} trials" if verdict.trials else "", duration(verdict.seconds or None)]
+        text.append("  " + ", ".join(fact for fact in facts if fact), "dim")
+    elif verdict.reason or verdict.detail:
+        where = f"case {verdict.case}: " if verdict.case else ""
+        parts = [part for part in (verdict.reason, where + verdict.detail) if part]
+        _append_line(text, ": ".join(parts))
+    for warning in verdict.warnings:
+        _append_line(text, f"warning: {warning}", "dim")
+    return text
+
+
+def timing_line(verdict: Verdict, timing: Timing) -> Text:
+    """Write a time: the speed-up of one case with its interval, both times, and the flags."""
+    text = _headline(timing.verdict, _COMPARISON_STYLES[timing.verdict], verdict)
+    text.append(f"  {visible(timing.case)}", "dim")
+    bounds = (
+        "too few pairs" if "few_pairs" in timing.flags else interval(timing.speedup_low, timing.speedup_high)
+    )
+    times = f"{duration(timing.reference_s)} → {duration(timing.candidate_s)}"
+    _append_line(text, f"{factor(timing.speedup)} ({bounds})  {times}")
+    notes = [*timing.flags, *(["gain is launch overhead"] if _gains_launches(timing) else [])]
+    if notes:
+        _append_line(text, ", ".join(notes), "dim")
+    return text
+
+
+def list_table(tasks: Sequence[Task], candidates: Iterable[Candidate]) -> Table:
+    """Tabulate what there is: each task with its cases, and its candidates by their selectors."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for head in ("Selector", "Language", "Devices", "Cases"):
+        table.add_column(head, overflow="fold")
+    of_task: dict[str, list[Candidate]] = {task.name: [] for task in tasks}
+    for candidate in candidates:
+        of_task.setdefault(candidate.task, []).append(candidate)
+    cases = {task.name: ", ".join(case.name for case in task.cases) for task in tasks}
+    errors = {task.name: task.error for task in tasks}
+    for name, its_candidates in of_task.items():
+        table.add_row(_text(name, "bold"), "", "", _text(cases.get(name, ""), "dim"))
+        _add_error(table, errors.get(name, ""))
+        for candidate in its_candidates:
+            devices = _text(", ".join(candidate.devices))
+            table.add_row(_text(candidate.label), _text(candidate.language), devices, "")
+            _add_error(table, candidate.error)
+    return table
+
+
+def _add_error(table: Table, error: str) -> None:
+    if error:
+        table.add_row(_text(f"  {error[:_DETAIL_LIMIT]}", "red"), "", "", "")
+
+
+def _headline(word: str, style: str, verdict: Verdict) -> Text:
+    text = Text(overflow="fold")
+    text.append(f"{word:<4}", style)
+    text.append(f"  {visible(verdict.task)}/{visible(verdict.candidate)}")
+    text.append(f"  {visible(verdict.device)}", "dim")
+    return text
+
+
+def _append_line(text: Text, line: str, style: str = "") -> None:
+    line = visible(line)
+    shortened = line if len(line) <= _DETAIL_LIMIT else line[: _DETAIL_LIMIT - 1] + "…"
+    text.append(f"\n{_INDENT}{shortened}", style)
+
+
+def _text(text: str, style: str = "") -> Text:
+    return Text(visible(text), style, overflow="fold")
+
+
+def _gains_launches(timing: Timing) -> bool:
+    if not timing.reference_wall_s or not timing.candidate_wall_s:
+        return False
+    return timing.reference_wall_s / timing.candidate_wall_s > _LAUNCH_GAIN * timing.speedup

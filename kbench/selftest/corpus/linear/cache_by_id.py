@@ -1,0 +1,24 @@
+"""Remembers results by the identity of the input object."""
+
+from torch import nn
+
+EXPECT = {
+    "status": "fail",
+    "reason": ["values", "exploit:timed_output"],
+    "max_speedup": 1.2,
+    "run": "time",
+    "devices": ["cpu"],
+}
+
+
+class ModelNew(nn.Module):
+    def __init__(self, n_in, n_out):
+        super().__init__()
+        self.linear = nn.Linear(n_in, n_out)
+        self.cache = {}
+
+    def forward(self, x):
+        key = id(x)
+        if key not in self.cache:
+            self.cache[key] = nn.functional.gelu(self.linear(x))
+        return self.cache[key]

