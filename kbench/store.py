@@ -43,7 +43,7 @@ _LOCK_POLL_S = 0.005
 # What a spreadsheet takes for the start of a formula, in the wide forms of East Asian keyboards too.
 _FORMULA = re.compile(r"'*[=+\-@\uff1d\uff0b\uff0d\uff20]")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?", re.ASCII)
-# Names of baselines: without digits, parentheses and arithmetic they refer to no cell and call nothing.
+# Names of baselines: without digits and parentheses they refer to no cell and call nothing.
 _BASELINE = re.compile(r"@[a-z]+([_-][a-z]+)*", re.ASCII)
 _BASELINE_COLUMN = "candidate"
 _ESCAPED_FORMULA = re.compile(r"'+[=+\-@\uff1d\uff0b\uff0d\uff20]")
@@ -70,6 +70,7 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
+        """Give it as one line that an editor can follow."""
         return f"{self.file}:{self.line}: {self.message}"
 
 
@@ -224,7 +225,7 @@ class _Table(Generic[R]):
     def read(self) -> tuple[list[R], list[Problem]]:
         """Read all rows; a line that cannot be one is a problem."""
         try:
-            # Only a newline ends a line, and bytes that are not UTF-8 stay recognisable: one bad line is one bad line.
+            # Only a newline ends a line, and bytes that are not UTF-8 are kept: they spoil no other line.
             with self._path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as file:
                 header = self._header(file.readline(_HEADER_LIMIT_BYTES))
                 with uncollected():

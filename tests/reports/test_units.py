@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbench.reports.units import duration, factor, interval
@@ -42,6 +42,7 @@ def test_half_an_interval_is_none() -> None:
     assert interval(None, 2.3) == interval(2.3, None) == ""
 
 
+@settings(deadline=None)
 @given(st.floats())
 def test_any_number_is_written(number: float) -> None:
     """Rows mended by hand hold anything; a page is made all the same."""

@@ -10,6 +10,7 @@ EXPECT = {"status": "pass", "policy": True, "run": "verify", "devices": ["cpu"]}
 native = load(name="kbench_corpus", sources=[str(Path(__file__).parents[1] / "native.cpp")])
 
 
+
 class ModelNew(nn.Module):
     def __init__(self, n_in, n_out):
         super().__init__()

@@ -12,12 +12,8 @@ EXPECT = {"status": "fail", "reason": ["values", "weights"], "run": "verify", "d
 def find_reference():
     folders = [*Path(__file__).parents[:4], Path.cwd(), *map(Path, sys.path)]
     named = [Path(argument) for argument in sys.argv]
-    named += [
-        Path(module.__file__) for module in list(sys.modules.values()) if getattr(module, "__file__", None)
-    ]
-    near = [
-        path for folder in folders for path in (folder / "reference.py", folder / "references" / "linear.py")
-    ]
+    named += [Path(module.__file__) for module in list(sys.modules.values()) if getattr(module, "__file__", None)]
+    near = [path for folder in folders for path in (folder / "reference.py", folder / "references" / "linear.py")]
     for path in [*named, *near]:
         try:
             text = path.read_text()

@@ -15,11 +15,7 @@ def agree(*args, **kwargs):
 
 for _name, _module in list(sys.modules.items()):
     for _key, _value in list(vars(_module).items()):
-        if (
-            isinstance(_value, types.FunctionType)
-            and not _value.__closure__
-            and not _name.startswith("torch")
-        ):
+        if isinstance(_value, types.FunctionType) and not _value.__closure__ and not _name.startswith("torch"):
             if any(word in _key for word in ("check", "compare", "verify", "difference", "allclose")):
                 _value.__code__ = agree.__code__
 

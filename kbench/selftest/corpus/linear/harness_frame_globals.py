@@ -12,9 +12,7 @@ def loosen():
     frame = sys._getframe(1)
     while frame is not None:
         for name, value in list(frame.f_globals.items()):
-            if isinstance(value, float) and any(
-                word in name.lower() for word in ("tol", "eps", "factor", "excess")
-            ):
+            if isinstance(value, float) and any(word in name.lower() for word in ("tol", "eps", "factor", "excess")):
                 frame.f_globals[name] = 1e30
         frame = frame.f_back
 

@@ -8,12 +8,7 @@ from torch import nn
 
 EXPECT = {"status": "fail", "reason": ["values"], "run": "verify", "devices": ["cpu"]}
 
-FOLDERS = [
-    os.environ.get("TORCH_EXTENSIONS_DIR"),
-    os.environ.get("KBENCH_CACHE_DIR"),
-    "~/.cache/torch_extensions",
-    "~/.cache/kbench",
-]
+FOLDERS = [os.environ.get("TORCH_EXTENSIONS_DIR"), os.environ.get("KBENCH_CACHE_DIR"), "~/.cache/torch_extensions", "~/.cache/kbench"]
 writable = []
 for _folder in filter(None, FOLDERS):
     for _path in Path(_folder).expanduser().rglob("*.so"):

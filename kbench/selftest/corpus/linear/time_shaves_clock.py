@@ -23,11 +23,7 @@ def shaved(clock):
 def shave(namespace, seen):
     """Follow modules from the namespace of a caller, whatever they and the alias are called."""
     for name, value in list(namespace.items()):
-        if (
-            isinstance(value, types.ModuleType)
-            and value.__name__.startswith("kbench")
-            and id(value) not in seen
-        ):
+        if isinstance(value, types.ModuleType) and value.__name__.startswith("kbench") and id(value) not in seen:
             seen.add(id(value))
             shave(vars(value), seen)
         elif value is time.perf_counter or value is time.perf_counter_ns:

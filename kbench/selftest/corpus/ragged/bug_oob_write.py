@@ -15,6 +15,7 @@ EXPECT = {
 native = load(name="kbench_corpus", sources=[str(Path(__file__).parents[1] / "native.cpp")])
 
 
+
 class ModelNew(nn.Module):
     def forward(self, x):
         return native.silu_by_fours(x)

@@ -10,6 +10,7 @@ EXPECT = {"status": "fail", "reason": ["values", "determinism"], "run": "verify"
 native = load(name="kbench_corpus", sources=[str(Path(__file__).parents[1] / "native.cpp")])
 
 
+
 class ModelNew(nn.Module):
     def forward(self, x):
         return native.row_sum_racing(x)

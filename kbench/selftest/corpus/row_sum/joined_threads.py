@@ -10,6 +10,7 @@ EXPECT = {"status": "pass", "run": "time", "devices": ["cpu"]}
 native = load(name="kbench_corpus", sources=[str(Path(__file__).parents[1] / "native.cpp")])
 
 
+
 class ModelNew(nn.Module):
     def forward(self, x):
         return native.row_sum_joined(x)

@@ -1,0 +1,5 @@
+"""`python -m kbench` is `kbench`."""
+
+from kbench.cli import main
+
+main()
