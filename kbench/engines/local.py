@@ -663,11 +663,15 @@ def _build_verdict(job: Job, build: Message) -> Verdict | None:
     """A build that failed is the candidate's fault; a load that failed there is tried again by the judge."""
     if build.get("stage") == "build":
         return _base_verdict(job, Status.FAIL, Reason.BUILD, str(build.get("message")), output_tail=str(build.get("log", "")))
+    if build.get("stage") == "toolchain":
+        status = Status.SKIP if job.skip else Status.ERROR
+        detail = f"{job.skip}; not built: {build.get('message')}" if job.skip else f"cannot be built: {build.get('message')}"
+        return _base_verdict(job, status, "" if job.skip else Reason.MACHINE, detail)
     if build.get("timeout"):
         return _base_verdict(job, Status.FAIL, Reason.TIMEOUT, f"no answer in {job.settings.timeout_s:g} s during build")
     if job.skip:
-        built = "built" if build.get("ok") else "not built"
-        return _base_verdict(job, Status.SKIP, "", f"{job.skip} ({built})")
+        built = "built all the same" if build.get("ok") else f"not built: {build.get('message', 'its process ended')}"
+        return _base_verdict(job, Status.SKIP, "", f"{job.skip}; {built}", build_s=float(build.get("build_s", 0.0)))
     return None
 
 

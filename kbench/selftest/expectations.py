@@ -1,4 +1,4 @@
-"""What is in the corpus, what is right for each candidate, and did it come out right?"""
+"""The corpus: what is in it, what is right for each candidate, and whether a verdict is that."""
 
 from __future__ import annotations
 
@@ -58,6 +58,7 @@ def discover_corpus(folder: Path = CORPUS) -> list[Entry]:
 
     Raises:
         ValueError: a file has no docstring or no literal `EXPECT` of the known form.
+
     """
     return [
         _read_entry(path, reference)
@@ -92,11 +93,7 @@ def _read_entry(path: Path, reference: Path) -> Entry:
 
 def _literal(tree: ast.Module, path: Path) -> dict[str, Any]:
     for node in tree.body:
-        if (
-            isinstance(node, ast.Assign)
-            and isinstance(node.targets[0], ast.Name)
-            and node.targets[0].id == "EXPECT"
-        ):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "EXPECT":
             found = ast.literal_eval(node.value)
             if isinstance(found, dict):
                 return found
@@ -117,7 +114,7 @@ def _expectation(fields: dict[str, Any], path: Path) -> Expectation:
 
 def _language(text: str) -> str:
     """Which compiler a candidate needs; it decides who builds it beforehand."""
-    if "cuda_sources" in text or ".cu" + '"' in text:
+    if "cuda_sources" in text:
         return "cuda"
     if "cpp_extension" in text:
         return "cpp"

@@ -44,9 +44,9 @@ def run_selftest(
     seed: int,
     cache: Path,
     jobs: int | None = None,
-    wanted: Callable[[Entry], bool] = lambda entry: True,
+    wanted: Callable[[Entry], bool] | None = None,
     sandbox: str = "auto",
-    tell: Callable[[Outcome], None] = lambda outcome: None,
+    tell: Callable[[Outcome], None] | None = None,
 ) -> list[Outcome]:
     """Judge, and where only the clock can tell also time, every wanted candidate that can run here.
 
@@ -54,8 +54,9 @@ def run_selftest(
 
     Raises:
         MachineError: the workers do not start.
+
     """
-    entries = [entry for entry in discover_corpus() if wanted(entry)]
+    entries = [entry for entry in discover_corpus() if wanted is None or wanted(entry)]
     options = Options(
         jobs=jobs or max(1, len(os.sched_getaffinity(0))),
         seed=seed,
@@ -68,7 +69,7 @@ def run_selftest(
 
 
 class _Selftest(Events):
-    def __init__(self, entries: Sequence[Entry], options: Options, tell: Callable[[Outcome], None]) -> None:
+    def __init__(self, entries: Sequence[Entry], options: Options, tell: Callable[[Outcome], None] | None) -> None:
         self._entries = {entry.candidate.label: entry for entry in entries}
         self._engine = LocalEngine(options, self)
         self._tell = tell
@@ -106,7 +107,8 @@ class _Selftest(Events):
 
     def _add(self, outcome: Outcome) -> None:
         self._outcomes.append(outcome)
-        self._tell(outcome)
+        if self._tell is not None:
+            self._tell(outcome)
 
 
 def is_sound(outcomes: Sequence[Outcome]) -> bool:
@@ -115,7 +117,7 @@ def is_sound(outcomes: Sequence[Outcome]) -> bool:
 
 
 def table(outcomes: Sequence[Outcome]) -> list[tuple[str, ...]]:
-    """The header and one row a kind of mechanism: how many were caught, missed, refused without a fault."""
+    """Count by kind of mechanism what was caught, missed, refused without a fault: a header, then one row a kind."""
     counts: dict[str, Counter[Assessment]] = {}
     for outcome in outcomes:
         counts.setdefault(_kind(outcome.entry), Counter())[outcome.assessment] += 1
@@ -156,12 +158,8 @@ def _kind(entry: Entry) -> str:
 
 def _right(entry: Entry) -> str:
     expectation = entry.expectation
-    words = " or ".join(
-        [f"{expectation.status}: {reason}" for reason in expectation.reasons] or [expectation.status]
-    )
-    return (
-        words if expectation.max_speedup is None else f"{words}, or pass below {expectation.max_speedup:g}x"
-    )
+    words = " or ".join([f"{expectation.status}: {reason}" for reason in expectation.reasons] or [expectation.status])
+    return words if expectation.max_speedup is None else f"{words}, or pass below {expectation.max_speedup:g}x"
 
 
 def _detail(result: Result | None) -> str:

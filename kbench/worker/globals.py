@@ -76,8 +76,9 @@ def _settings() -> dict[str, Callable[[], Any]]:
         "global module hooks": lambda: {name: len(getattr(torch.nn.modules.module, name)) for name in _HOOKS},
         "trace function": lambda: (sys.gettrace(), sys.getprofile(), threading.gettrace(), threading.getprofile()),
         "monitoring tools": _monitoring_tools,
-        "timer signals": lambda: [signal.getsignal(number) for number in _TIMER_SIGNALS]
-        + [signal.getitimer(timer) != (0.0, 0.0) for timer in _TIMERS],
+        "timer signals": lambda: (
+            [signal.getsignal(number) for number in _TIMER_SIGNALS] + [signal.getitimer(timer) != (0.0, 0.0) for timer in _TIMERS]
+        ),
         "thread switch interval": sys.getswitchinterval,
         "garbage collector": gc.isenabled,
         "dispatch modes": lambda: torch._C._len_torch_dispatch_stack(),
@@ -92,7 +93,7 @@ def _flushes_denormals() -> bool:
 
 
 def _backend_precisions() -> list[str]:
-    """The newer switches, one a backend and operator; torch before 2.9 has none."""
+    """Read the newer switches, one a backend and operator; torch before 2.9 has none."""
     backends = torch.backends
     owners = [backends, backends.mkldnn, backends.cudnn, backends.cuda]
     owners += [getattr(owner, name, None) for owner in owners for name in ("matmul", "conv", "rnn")]
@@ -138,7 +139,8 @@ class GlobalState:
         for owner, name, value, code in self._own:
             now = vars(owner).get(name)
             if now is not value or getattr(now, "__code__", None) is not code:
-                found.append(f"{owner.__module__}.{owner.__qualname__}.{name}" if isinstance(owner, type) else f"{owner.__name__}.{name}")
+                place = f"{owner.__module__}.{owner.__qualname__}" if isinstance(owner, type) else owner.__name__
+                found.append(f"{place}.{name}")
         for name, setting in _settings().items():
             if _read(setting) != self._settings[name]:
                 found.append(name)
@@ -158,9 +160,7 @@ def _own_code() -> Iterator[tuple[Any, str, object, object]]:
 
 
 def _members(cls: type) -> list[tuple[str, object, object]]:
-    return [
-        (name, value, getattr(value, "__code__", None)) for name, value in list(vars(cls).items()) if callable(value)
-    ]
+    return [(name, value, getattr(value, "__code__", None)) for name, value in list(vars(cls).items()) if callable(value)]
 
 
 def _read(setting: Callable[[], Any]) -> Any:
@@ -172,7 +172,7 @@ def _read(setting: Callable[[], Any]) -> Any:
 
 
 def _identity(function: object) -> tuple[int, int]:
-    """A function may keep its identity and yet have its code swapped."""
+    # A function may keep its identity and yet have its code swapped.
     return id(function), id(getattr(function, "__code__", None))
 
 

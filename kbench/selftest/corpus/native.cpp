@@ -1,6 +1,7 @@
 // What the candidates of the corpus that need native code share, so that it is built once.
 #include <torch/extension.h>
 
+#include <atomic>
 #include <cmath>
 #include <map>
 #include <thread>
@@ -69,7 +70,10 @@ static Tensor row_sum_racing(Tensor x) {
   const int64_t n = x.size(1), rows = x.size(0);
   const float *in = x.data_ptr<float>();
   volatile float *to = out.data_ptr<float>();
-  auto add = [=](int64_t begin, int64_t end) {
+  std::atomic<int> there{0};
+  auto add = [&](int64_t begin, int64_t end) {
+    // Both begin together, so that a loaded machine does not run one after the other.
+    for (++there; there < 2;) std::this_thread::yield();
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t i = begin; i < end; ++i) to[r] = to[r] + in[r * n + i];
   };

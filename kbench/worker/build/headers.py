@@ -44,6 +44,8 @@ _ALWAYS = (
     "ATen/core/Formatting.h",
     "c10/core/DeviceGuard.h",
     "c10/util/Exception.h",
+    # How `<<` writes a std::vector.
+    "c10/util/Logging.h",
     "c10/util/irange.h",
 )
 
@@ -113,6 +115,8 @@ _BY_NAME: Mapping[str, str] = {
 _PYTHON = re.compile(r"\b(?:py|pybind11|PYBIND11_\w+|Py[A-Z]\w*|THP\w*|TORCH_EXTENSION_NAME|wrap_pybind_function\w*)\b")
 _PYTHON_HEADERS = (
     "torch/csrc/python_headers.h",
+    # torch/csrc/autograd/node.h, which the type casters reach, calls it without including it.
+    "ATen/DeviceAccelerator.h",
     "torch/csrc/utils/pybind.h",
     "torch/csrc/Exceptions.h",
     "torch/csrc/Device.h",

@@ -112,8 +112,7 @@ class BuildResult:
     `failure` is the first real error, `log` what the compilers printed, cut in its middle. `seconds`
     is what the build took when it was made, also where it was found in the cache (`cached`).
     `transient` failures (a killed compiler, no disk, no memory) are the machine's, not the source's,
-    and are not kept. `refused` says why the builder will not run this request: torch's own way, in
-    the process that asks, is still open. `headers` is `light` or `full`.
+    and are not kept. `refused` says why this machine cannot build such a thing at all. `headers` is `light` or `full`.
     """
 
     ok: bool
