@@ -159,8 +159,10 @@ class Worker:
         """The last of what it printed, as text."""
         return self._output.decode("utf-8", errors="replace")
 
-    async def end(self) -> Ending:
-        """End it and everything that it started; how it ended."""
+    async def end(self, *, grace_s: float = 0.0) -> Ending:
+        """End it and everything that it started, or let it end by itself within `grace_s`; how it ended."""
+        if grace_s:
+            await asyncio.wait({self.ended}, timeout=grace_s)
         if not self.ended.done():
             self._zygote.end(self._number)
         try:
@@ -281,6 +283,8 @@ def _environment() -> dict[str, str]:
     # After a parallel region OpenMP's threads spin for milliseconds, on the cores of whoever is timed next; beside
     # any other busy process that turned 0.2 ms into 14 ms. Both sides of a comparison get the same setting.
     environment.setdefault("GOMP_SPINCOUNT", "10000")
+    # Importing torch's extension builder asks whether there is a GPU; asked of CUDA, no fork could use it any more.
+    environment["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     # A candidate that prints must not wait for a full buffer: its last words are wanted after a crash.
     environment["PYTHONUNBUFFERED"] = "1"
     environment["PYTHONDONTWRITEBYTECODE"] = "1"

@@ -40,6 +40,8 @@ from kbench.sandbox import Ending, ParentChannel, Scratch, Worker, Zygote, chann
 _AHEAD = 16
 # What a judge gets beyond the candidate's own deadline to notice that the candidate has gone.
 _JUDGE_GRACE_S = 60.0
+# A worker of ours that has hung up is about to say why, and to end.
+_LAST_WORDS_S = 2.0
 # Host memory of a candidate's process tree; a share of the machine, so that the judge survives it.
 _MEMORY_SHARE = 0.7
 _MAX_PROCESSES = 512
@@ -128,7 +130,7 @@ class LocalEngine:
         try:
             self.facts = await channel.receive()
         except (Closed, ProtocolError):
-            ending = await worker.end()
+            ending = await worker.end(grace_s=_LAST_WORDS_S)
             words = worker.output_tail.strip().splitlines()
             raise MachineError(
                 f"the machine could not be probed: {ending.describe()}; {words[-1] if words else ''}",
@@ -470,7 +472,7 @@ class CandidateProcess:
             await channel.send(request)
             return await channel.receive()
         except (Closed, ProtocolError):
-            ending = await builder.end()
+            ending = await builder.end(grace_s=_LAST_WORDS_S)
             return {"ok": False, "failure": f"the compiler's process ended: {ending.describe()}", "log": builder.output_tail}
         finally:
             channel.close()
@@ -545,7 +547,7 @@ class JudgeProcess:
             self._engine.events.stage(label, self.stage)
 
     async def _lost(self, words: str) -> None:
-        ending = await self._worker.end()
+        ending = await self._worker.end(grace_s=_LAST_WORDS_S)
         tail = self._worker.output_tail.strip().splitlines()
         self.end_words = f"{words}; {ending.describe()}{'; ' + tail[-1] if tail else ''}"
 
