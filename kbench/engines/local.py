@@ -411,7 +411,7 @@ class CandidateProcess:
         self._candidate = candidate
         self._trusted = trusted or candidate.name.startswith("@")
         self._args = {
-            "device": "cuda" if device.startswith("cuda") else "cpu",
+            "device": "cuda:0" if device.startswith("cuda") else "cpu",
             "threads": threads,
             "gpu": "" if hide_gpu else _visible(device),
             "memory_bytes": engine.options.memory_bytes,
@@ -452,7 +452,7 @@ class CandidateProcess:
             "scratch": str(scratch),
             "readable": [str(path) for path in own if path.exists()],
             "hidden": [str(path) for path in self._engine.options.hidden],
-            "gpu": self._args["device"] == "cuda",
+            "gpu": self._args["device"] != "cpu",
         }
 
     async def _serve_builds(self, service: ParentChannel) -> None:
@@ -626,7 +626,7 @@ def _opening(engine: LocalEngine, job: Job, threads: int) -> dict[str, Any]:
     return {
         "task": job.task.name,
         "reference": str(job.task.reference),
-        "device": "cuda" if job.device.startswith("cuda") else "cpu",
+        "device": "cuda:0" if job.device.startswith("cuda") else "cpu",
         "seed": engine.options.seed,
         "trials": settings.trials,
         "threads": threads,
