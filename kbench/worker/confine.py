@@ -179,6 +179,9 @@ def _grants(policy: Policy) -> Iterator[tuple[Path, landlock.Access]]:
     for path in (Path(name) for pattern in patterns for name in glob.glob(pattern)):
         yield path, landlock.DEVICE
     yield Path(_SHARED_MEMORY), landlock.SHARED_MEMORY
+    if policy.gpu:
+        # CUDA names its threads there, and gives up where it may not.
+        yield Path(f"/proc/{os.getpid()}"), landlock.DEVICE
 
 
 def _system_folders() -> Iterator[Path]:
