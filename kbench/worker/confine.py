@@ -181,7 +181,7 @@ def _grants(policy: Policy) -> Iterator[tuple[Path, landlock.Access]]:
     yield Path(_SHARED_MEMORY), landlock.SHARED_MEMORY
     if policy.gpu:
         # CUDA names its threads there, and gives up where it may not.
-        yield Path(f"/proc/{os.getpid()}"), landlock.DEVICE
+        yield Path(f"/proc/{os.getpid()}"), landlock.OWN
 
 
 def _system_folders() -> Iterator[Path]:

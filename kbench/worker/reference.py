@@ -219,7 +219,7 @@ class CaseReference:
     def _check_repeats(self, trial: Trial, leaves: list[Leaf]) -> None:
         if not self._agree(leaves, trial.expected):
             raise ReferenceFault(
-                "the reference is not repeatable: two runs with one seed differ; "
+                f"the reference is not repeatable: two runs with one seed differ{_where(leaves, trial.expected)}; "
                 "seed or remove what it draws outside of torch, random and numpy"
             )
 
@@ -295,6 +295,18 @@ def _pickled(value: object) -> tensors.Spec:
 
 def _to_device(value: Any, device: torch.device) -> Any:
     return tensors.map_tensors(value, lambda tensor: tensor.detach().to(device))
+
+
+def _where(actual: list[Leaf], expected: list[Leaf]) -> str:
+    """The first place where two runs differ, for the message."""
+    for a, e in zip(actual, expected, strict=False):
+        if a.tensor is not None and e.tensor is not None and a.tensor.shape == e.tensor.shape and a.tensor.numel():
+            one, other = a.tensor.reshape(-1), e.tensor.reshape(-1)
+            wrong = ((one != other) & ~((one != one) & (other != other))).nonzero()
+            if len(wrong):
+                at = int(wrong[0])
+                return f" ({e.path}: {one[at].item()} against {other[at].item()}, {len(wrong)} of {len(one)} elements)"
+    return ""
 
 
 def _own(tensor: torch.Tensor) -> torch.Tensor:
