@@ -1,0 +1,18 @@
+"""Tests marked `gpu` are selected where there is a GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what needs a GPU where there is none, without importing torch to find out."""
+    if Path("/dev/nvidiactl").exists():
+        return
+    chosen = [item for item in items if item.get_closest_marker("gpu") is None]
+    left_out = [item for item in items if item.get_closest_marker("gpu") is not None]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = chosen
