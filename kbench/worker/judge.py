@@ -77,6 +77,7 @@ class Judge:
         self._cases: dict[str, CaseReference | ReferenceFault] = {}
         self._candidate: Peer | None = None
         self._peers: dict[str, Peer] = {}
+        self._errors: dict[str, float | None] = {}
         torch.set_num_threads(opening.threads)
 
     def answer(self, request: Message, fds: list[int]) -> Message:
@@ -112,6 +113,7 @@ class Judge:
                 if case.name in request["cases"]:
                     verdict = self._verify_case(peer, case, baseline=request["baseline"])
                     cases.append(verdict)
+                    self._errors[case.name] = verdict.max_abs_error
         except CandidateFault as error:
             fault = error
         except CandidateGone as error:
@@ -183,7 +185,7 @@ class Judge:
                 session = CaseSession(side, reference, self.device, baseline=request["baseline"])
                 session.construct()
                 sides.append(session)
-            timing = CaseTimer(reference, sides[0], sides[1], request["settings"]).run()
+            timing = CaseTimer(reference, sides[0], sides[1], {**request["settings"], "verified_error": self._errors.get(case.name)}).run()
         except CandidateFault as error:
             return {"status": Status.FAIL, "reason": error.reason, "detail": error.detail, "log": error.log}
         except CandidateGone as error:

@@ -161,6 +161,7 @@ class CaseSession:
         errors: list[tuple[float | None, float | None]] = []
         notes = [*self.reference.warnings, *self.notes]
         done = 0
+        last: list[Trial] = []
         for trial in self.reference.trials():
             evidence = self.evidence(trial)
             failure = _run_checks(evidence, checks, skipped=self._skipped(trial))
@@ -169,28 +170,31 @@ class CaseSession:
             done += 1
             if failure is not None:
                 return self._verdict(failure, checks, notes, errors, done)
-            last = trial
+            last = [*last[-1:], trial]
         return self._verdict(self._repeat(last, checks), checks, notes, errors, done)
 
-    def _repeat(self, trial: Trial, checks: dict[str, CheckResult]) -> CheckResult | None:
-        """Make one call again and again: a race shows in some calls only.
+    def _repeat(self, trials: list[Trial], checks: dict[str, CheckResult]) -> CheckResult | None:
+        """Make the calls of two trials again and again, in turn and at one address.
 
-        A difference in the last bits is no offence (atomic sums have it), one beyond the tolerance is.
+        A race shows in some calls only; a result remembered by address is that of the other inputs. A
+        difference in the last bits is no offence (atomic sums have it), one beyond the tolerance is.
         """
+        shift = self._random.randrange(_SHIFT_BYTES)
         started = time.monotonic()
         calls = 0
         while not self.reference.stateful and calls < _REPEATS[1]:
             if calls >= _REPEATS[0] and time.monotonic() - started > _REPEAT_S:
                 break
             calls += 1
-            failure = _run_checks(self.evidence(trial), {}, skipped=self._skipped(trial))
+            trial = trials[calls % len(trials)]
+            failure = _run_checks(self.evidence(trial, shift=shift), {}, skipped=self._skipped(trial))
             if failure is not None:
-                detail = f"call {calls} of the same on the same inputs: {failure.detail}"
+                detail = f"right at first, wrong in repetition {calls}: {failure.detail}"
                 checks["determinism"] = CheckResult(name="determinism", status=Status.FAIL, detail=detail)
                 return checks["determinism"]
         spent = time.monotonic() - started
         checks["determinism"] = CheckResult(
-            name="determinism", status=Status.PASS, detail=f"{calls} calls on the same inputs", seconds=spent
+            name="determinism", status=Status.PASS, detail=f"{calls} repetitions", seconds=spent
         )
         return None
 
@@ -227,9 +231,10 @@ class CaseSession:
             trials=trials,
         )
 
-    def evidence(self, trial: Trial) -> Evidence:
-        """Have the peer make one call, and gather what a check may look at."""
-        inputs, layout_end, master, args = self._lay_out_inputs(trial)
+    def evidence(self, trial: Trial, *, shift: int | None = None) -> Evidence:
+        """Have the peer make one call, and gather what a check may look at; `shift` fixes the inputs' address."""
+        start = self._random.randrange(_SHIFT_BYTES) if shift is None else shift
+        inputs, layout_end, master, args = self._lay_out_inputs(trial, start)
         places, outputs = self._lay_out_outputs(trial)
         answer = self.peer.ask(
             self._stage("run"),
@@ -242,9 +247,9 @@ class CaseSession:
         )
         return self._gather(trial, answer, inputs=inputs, end=layout_end, master=master, args=args, places=places, outputs=outputs)
 
-    def _lay_out_inputs(self, trial: Trial) -> tuple[memory.Arena, int, torch.Tensor, tensors.Spec]:
+    def _lay_out_inputs(self, trial: Trial, start: int) -> tuple[memory.Arena, int, torch.Tensor, tensors.Spec]:
         """Write the inputs of a trial; on a GPU behind the place where the candidate will see them."""
-        layout = tensors.Layout(self._random.randrange(_SHIFT_BYTES))
+        layout = tensors.Layout(start)
         args = tensors.describe(trial.args, place=layout.place, trusted=True)
         end = tensors.aligned(layout.end_bytes)
         staged = end if self.device.type == "cuda" else 0

@@ -24,6 +24,8 @@ _no_grad = torch.no_grad
 _copy = torch.Tensor.copy_
 _detach = torch.Tensor.detach
 
+# What could compute later than the clock looks is no output.
+_TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter)
 # Bytes of past outputs kept alive to push new ones to other addresses.
 _HELD_BYTES = 64 * 2**20
 # A flush reads this many times the L2: cold time on an H200 is flat from once on.
@@ -254,6 +256,8 @@ def poison_free_memory(byte: int) -> None:
 
 def _plain_tensors(value: Any) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
+        if type(value) not in _TENSOR_TYPES or vars(value):
+            raise TypeError(f"a timed call returned no plain tensor but a {type(value).__name__}")
         return [value]
     if isinstance(value, (list, tuple)):
         return [tensor for item in value for tensor in _plain_tensors(item)]
