@@ -283,8 +283,11 @@ def _environment() -> dict[str, str]:
     # After a parallel region OpenMP's threads spin for milliseconds, on the cores of whoever is timed next; beside
     # any other busy process that turned 0.2 ms into 14 ms. Both sides of a comparison get the same setting.
     environment.setdefault("GOMP_SPINCOUNT", "10000")
-    # Importing torch's extension builder asks whether there is a GPU; asked of CUDA, no fork could use it any more.
+    # Importing torch's extension builder asks whether there is a GPU. Asked of CUDA, no fork could use it any more;
+    # asked of the management library, every fork would share its open device. So there is none to ask about, until
+    # a worker names its own.
     environment["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+    environment["CUDA_VISIBLE_DEVICES"] = ""
     # A candidate that prints must not wait for a full buffer: its last words are wanted after a crash.
     environment["PYTHONUNBUFFERED"] = "1"
     environment["PYTHONDONTWRITEBYTECODE"] = "1"

@@ -209,7 +209,8 @@ __device__ __forceinline__ Chunk<WIDTH> load_inputs(const float* inputs, int64_t
 
 // -2 times the log density of the chunk, without its constant.
 template <int WIDTH>
-__device__ __forceinline__ float deviance(const Chunk<WIDTH>& z, const Chunk<WIDTH>& mu, const Chunk<WIDTH>& log_var) {
+__device__ __forceinline__ float deviance(
+    const Chunk<WIDTH>& z, const Chunk<WIDTH>& mu, const Chunk<WIDTH>& log_var) {
   float total = 0.0f;
 #pragma unroll
   for (int v = 0; v < WIDTH; ++v) {
@@ -386,7 +387,8 @@ __global__ void __launch_bounds__(kMaxThreads) streamed_kernel(const Arguments a
       }
 #pragma unroll
       for (unsigned i = 0; i < kTile; ++i) {
-        if (first + i < a.components && first + i != component) deviances[i] += deviance<WIDTH>(z, mu[i], log_var[i]);
+        if (first + i >= a.components || first + i == component) continue;
+        deviances[i] += deviance<WIDTH>(z, mu[i], log_var[i]);
       }
     }
     const float total = warp_sums<kTile>(deviances);
@@ -440,7 +442,9 @@ struct Layout {
   unsigned threads;
 };
 
-unsigned whole_warps(int64_t threads) { return std::clamp<int64_t>((threads + kWarp - 1) / kWarp, 1, kMaxThreads / kWarp) * kWarp; }
+unsigned whole_warps(int64_t threads) {
+  return std::clamp<int64_t>((threads + kWarp - 1) / kWarp, 1, kMaxThreads / kWarp) * kWarp;
+}
 
 // The widest load that the addresses allow, as long as it leaves no lane of a warp idle.
 Layout choose_layout(const Arguments& a) {
@@ -475,9 +479,11 @@ std::tuple<at::Tensor, at::Tensor> mixture_forward(const at::Tensor& mu_in, cons
     const std::optional<at::Tensor>& logits, const std::optional<at::Generator>& generator) {
   TORCH_CHECK(mu_in.is_cuda() && log_var_in.device() == mu_in.device() && mu_in.scalar_type() == at::kFloat &&
                   log_var_in.scalar_type() == at::kFloat,
-              "mu and log_var must be float32 on one CUDA device, got ", mu_in.toString(), " and ", log_var_in.toString());
+              "mu and log_var must be float32 on one CUDA device, got ", mu_in.toString(), " and ",
+              log_var_in.toString());
   TORCH_CHECK((mu_in.dim() == 2 || mu_in.dim() == 3) && mu_in.sizes() == log_var_in.sizes(),
-              "mu and log_var must agree in their 2 or 3 dimensions, got ", mu_in.sizes(), " and ", log_var_in.sizes());
+              "mu and log_var must agree in their 2 or 3 dimensions, got ", mu_in.sizes(), " and ",
+              log_var_in.sizes());
   const bool mixture = logits.has_value() && mu_in.dim() == 3;
   const c10::cuda::CUDAGuard guard(mu_in.device());
   const int64_t samples = mu_in.size(0), dims = mu_in.size(-1), components = mixture ? mu_in.size(1) : 1;
@@ -498,8 +504,10 @@ std::tuple<at::Tensor, at::Tensor> mixture_forward(const at::Tensor& mu_in, cons
 
   Plan component_plan(0), noise_plan(samples * dims);
   if (mixture) {
-    TORCH_CHECK(logits->device() == mu.device() && logits->scalar_type() == at::kFloat && logits->numel() == components,
-                "logits must be ", components, " floats on ", mu.device(), ", got ", logits->toString(), " of ", logits->sizes());
+    TORCH_CHECK(logits->device() == mu.device() && logits->scalar_type() == at::kFloat &&
+                    logits->numel() == components,
+                "logits must be ", components, " floats on ", mu.device(), ", got ", logits->toString(), " of ",
+                logits->sizes());
     scores = logits->contiguous();
     a.logits = scores.const_data_ptr<float>();
     if (components > kMaxWarpSoftmax) weights = at::softmax(scores, 0);
@@ -514,7 +522,8 @@ std::tuple<at::Tensor, at::Tensor> mixture_forward(const at::Tensor& mu_in, cons
   a.component_draw = {component_plan.threads, 0};
   a.noise_draw = {noise_plan.threads, component_plan.increment};
 
-  auto* philox = at::get_generator_or_default<at::CUDAGeneratorImpl>(generator, at::cuda::detail::getDefaultCUDAGenerator());
+  auto* philox = at::get_generator_or_default<at::CUDAGeneratorImpl>(
+      generator, at::cuda::detail::getDefaultCUDAGenerator());
   if (const uint64_t increment = component_plan.increment + noise_plan.increment) {
     const std::lock_guard<std::mutex> lock(philox->mutex_);
     a.philox = philox->philox_cuda_state(increment);
@@ -557,7 +566,7 @@ def _recognise(device: torch.device) -> None:
         RuntimeError: it draws otherwise, or a CUDA graph is being captured, where draws cannot be compared.
     """
     if torch.cuda.is_current_stream_capturing():
-        raise RuntimeError("call the model once before capturing it: it first compares its draws with torch's")
+        raise RuntimeError("call the model once before capturing it: it first compares its draws with those of torch")
     # The second size outgrows the grid of both draws on every device of up to 240 multiprocessors.
     for batch, components, dim in ((33, 5, 7), (100_003, 5, 7)):
         if not _draws_alike(device, batch, components, dim):

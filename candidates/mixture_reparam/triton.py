@@ -56,8 +56,8 @@ def mixture_kernel(  # type: ignore[no-untyped-def]
             log_probs += tl.where(ks == k, log_prob, 0.0)
     log_probs -= dims * half_log_2pi
     if MIXTURE:
-        weights = tl.load(weights_ptr + ks, mask=ks < components, other=0.0)
-        log_probs += tl.log(weights)
+        weights = tl.load(weights_ptr + ks, mask=ks < components, other=1.0)
+        log_probs = tl.where(ks < components, log_probs + tl.log(weights), float("-inf"))
         # Infinities are not subtracted from one another.
         largest = tl.max(log_probs)
         base = tl.where(tl.abs(largest) == float("inf"), 0.0, largest)

@@ -126,7 +126,9 @@ class LocalEngine:
         await self._zygote.start()
         channel, fd = channel_pair()
         scratch = Scratch()
-        worker = self._zygote.spawn("probe", {"scratch": str(scratch.path)}, [fd])
+        worker = self._zygote.spawn(
+            "probe", {"scratch": str(scratch.path), "visible": os.environ.get("CUDA_VISIBLE_DEVICES")}, [fd]
+        )
         try:
             self.facts = await channel.receive()
         except (Closed, ProtocolError):

@@ -266,7 +266,8 @@ def describe_output(value: object, given: list[torch.Tensor], depth: int = 0) ->
 def _describe_tensor(tensor: torch.Tensor, given: list[torch.Tensor]) -> tensors.Spec:
     if type(tensor) is not torch.Tensor and type(tensor) is not torch.nn.Parameter:
         return {"k": "other", "v": f"{type(tensor).__name__} (a subclass of torch.Tensor)"[:120]}
-    if shadowed := sorted(vars(tensor)):
+    # torch.compile leaves marks of its own on the tensors that it saw.
+    if shadowed := sorted(name for name in vars(tensor) if not name.startswith("_dynamo")):
         return {"k": "other", "v": f"a tensor with attributes of its own: {', '.join(shadowed)}"[:120]}
     if tensor.layout is not torch.strided or tensor.is_quantized:
         return {"k": "other", "v": f"a tensor of layout {tensor.layout}"}

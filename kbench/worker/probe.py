@@ -18,6 +18,10 @@ from kbench.worker import confine
 def main(args: Mapping[str, Any], fds: list[int]) -> None:
     """Answer once; `sandbox` is what a candidate's process would be held by, tried on a fork of this one."""
     # Before anything asks for a GPU: its driver may run threads, and a process of threads is not confined.
+    if args["visible"] is None:
+        del os.environ["CUDA_VISIBLE_DEVICES"]
+    else:
+        os.environ["CUDA_VISIBLE_DEVICES"] = args["visible"]
     sandbox = _sandbox(Path(args["scratch"]))
     Channel(socket.socket(fileno=fds[0])).send({**facts(), "sandbox": sandbox})
 

@@ -21,6 +21,10 @@ def derive_seed(root: int, *labels: object) -> int:
 def seed_everything(seed: int) -> None:
     """Seed torch's CPU and CUDA generators, `random`, and numpy where it is loaded."""
     torch.manual_seed(seed)
+    if torch.cuda.is_initialized():
+        # torch.manual_seed asks how many devices there are; these are the generators themselves.
+        for generator in torch.cuda.default_generators:
+            generator.manual_seed(seed)
     random.seed(seed)
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed(seed % 2**32)

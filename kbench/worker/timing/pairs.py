@@ -216,6 +216,8 @@ class CaseTimer:
             spec = tensors.describe(values, place=layout.place, trusted=True)
             tensors.write_tree(arena.memory, spec, values)
             specs.append(spec)
+        if self._device.type == "cuda":
+            torch.cuda.synchronize()
         return specs
 
     def _freshen(self, args: list[Any]) -> None:

@@ -243,20 +243,23 @@ class _Event:
 
 
 def poison_free_memory(byte: int) -> None:
-    """Fill every free block of torch's CUDA allocator, so that an output nobody wrote shows."""
+    """Fill every free block of torch's CUDA allocator, so that an output nobody wrote shows.
+
+    `byte` is that of `memory.set_malloc_fill`: malloc fills with its complement, and so does this.
+    """
     if not byte:
         return
     for segment in torch.cuda.memory_snapshot():
         address = segment["address"]
         for block in segment["blocks"]:
             if block["state"] == "inactive":
-                cudart.memset(block.get("address", address), byte, block["size"])
+                cudart.memset(block.get("address", address), byte ^ 0xFF, block["size"])
             address += block["size"]
 
 
 def _plain_tensors(value: Any) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
-        if type(value) not in _TENSOR_TYPES or vars(value):
+        if type(value) not in _TENSOR_TYPES or any(not name.startswith("_dynamo") for name in vars(value)):
             raise TypeError(f"a timed call returned no plain tensor but a {type(value).__name__}")
         return [value]
     if isinstance(value, (list, tuple)):
