@@ -108,14 +108,22 @@ class Worker:
 
     def arena(self, request: Message, fds: list[int]) -> Message:
         """Open memory of the judge's under a name."""
+        self._close_arenas([request["name"]])
         self.arenas[request["name"]] = memory.open_arena(request["arena"], fds, self.device)
         return {}
+
+    def _close_arenas(self, names: list[str]) -> None:
+        for name in names:
+            if (arena := self.arenas.pop(name, None)) is not None:
+                if self.device.type == "cuda":
+                    cudart.synchronize()
+                memory.close_arena(arena)
 
     def forget(self, _request: Message, _fds: list[int]) -> Message:
         """Drop the model and the shared memory of a case."""
         self.model = self.call = self.timer = None
-        self.arenas.clear()
         gc.collect()
+        self._close_arenas(list(self.arenas))
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         return {}

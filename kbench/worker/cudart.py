@@ -53,6 +53,7 @@ def library() -> Any:
     runtime.cudaMemsetAsync.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p)
     runtime.cudaMalloc.argtypes = (ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t)
     runtime.cudaFree.argtypes = (ctypes.c_void_p,)
+    runtime.cudaIpcCloseMemHandle.argtypes = (ctypes.c_void_p,)
     runtime.cudaIpcGetMemHandle.argtypes = (ctypes.POINTER(_IpcHandle), ctypes.c_void_p)
     runtime.cudaIpcOpenMemHandle.argtypes = (ctypes.POINTER(ctypes.c_void_p), _IpcHandle, ctypes.c_uint)
     return runtime
@@ -101,6 +102,11 @@ def ipc_open(handle: bytes) -> int:
     raw = _IpcHandle.from_buffer_copy(handle)
     check(library().cudaIpcOpenMemHandle(ctypes.byref(pointer), raw, _IPC_LAZY_PEER_ACCESS), "cudaIpcOpenMemHandle")
     return pointer.value or 0
+
+
+def ipc_close(pointer: int) -> None:
+    """Close what `ipc_open` gave."""
+    check(library().cudaIpcCloseMemHandle(pointer), "cudaIpcCloseMemHandle")
 
 
 def memset(pointer: int, byte: int, n_bytes: int) -> None:

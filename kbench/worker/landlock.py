@@ -124,8 +124,10 @@ def fence_signals() -> bool:
     if version < ABI_SIGNALS:
         return False
     try:
-        ruleset = _create_ruleset(_RulesetAttr(scoped=_SCOPE_SIGNALS), version)
+        # Every ruleset forbids moves between folders unless it grants them, even one that holds no files.
+        ruleset = _create_ruleset(_RulesetAttr(fs=int(Access.REFER), scoped=_SCOPE_SIGNALS), version)
         try:
+            _add_path(ruleset, Path("/"), Access.REFER)
             _enforce(ruleset, version)
         finally:
             os.close(ruleset)

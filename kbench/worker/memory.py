@@ -20,6 +20,8 @@ from kbench.worker import cudart
 # linux/fcntl.h; the fcntl module has them only where it was built against new headers.
 _F_ADD_SEALS = 1033
 _F_SEAL_SHRINK_GROW_SEAL = 0x0001 | 0x0002 | 0x0004
+# CUDA cuts smaller allocations out of blocks of this size, and a block can be opened by another process once only.
+_CUDA_BLOCK_BYTES = 2 * 2**20
 # What lies in shared memory that nobody has written: every float dtype reads it as NaN, integers as -1.
 POISON_BYTE = 0xFF
 
@@ -32,6 +34,7 @@ class Arena:
         self.device = device
         self.fd = -1
         if device.type == "cuda":
+            self.n_bytes = -(-self.n_bytes // _CUDA_BLOCK_BYTES) * _CUDA_BLOCK_BYTES
             self._pointer = cudart.malloc(self.n_bytes)
             self.memory = cudart.wrap(self._pointer, self.n_bytes, device)
             self.poison()
@@ -73,6 +76,12 @@ def open_arena(message: dict[str, Any], fds: list[int], device: torch.device) ->
     memory = _map(fd, n_bytes)
     os.close(fd)
     return memory
+
+
+def close_arena(memory: torch.Tensor) -> None:
+    """Let go of what `open_arena` gave; nothing may use it any more."""
+    if memory.device.type == "cuda":
+        cudart.ipc_close(memory.data_ptr())
 
 
 def _map(fd: int, n_bytes: int) -> torch.Tensor:

@@ -107,11 +107,13 @@ class CaseSession:
         """The arena of that name with room for `n_bytes`; the peer has opened it."""
         arena = self.arenas.get(name)
         if arena is None or arena.n_bytes < n_bytes:
-            if arena is not None:
-                arena.close()
+            outgrown = arena
             arena = self.arenas[name] = memory.Arena(n_bytes, self.device)
             message, fds = arena.message()
             self.peer.ask(self._stage("run"), "arena", fds=fds, name=name, arena=message)
+            # Only now, when the peer has let go of it.
+            if outgrown is not None:
+                outgrown.close()
         return arena
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from torch import nn
 
 EXPECT = {
     "status": "fail",
-    "reason": ["structure", "exploit:lazy", "values", "exploit:timed_output"],
+    "reason": ["structure", "run", "exploit:lazy", "values", "exploit:timed_output"],
     "run": "time",
     "devices": ["cpu"],
 }
