@@ -1,25 +1,18 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, in one go: the whole tree verified and timed, the report, the tests marked gpu.
+# What needs a GPU, in one go: the whole tree verified and timed, and the report.
 # Usage: scripts/on_gpu.sh FOLDER   (what it prints and stores is copied there)
 set -u
 out=${1:?a folder for the results}
 export PYTHONUNBUFFERED=1 KBENCH_CACHE_DIR=${KBENCH_CACHE_DIR:-/tmp/kbench-cache}
-say() { printf '\n== %s (%s s)\n' "$*" "$SECONDS"; }
-
-say machine
-python3 -m kbench doctor 2>&1 | tail -n 30
-say verify
-timeout 280 python3 -m kbench verify 2>&1 | tee "$out/verify.txt" | tail -n 30
-say "verify again, built"
-timeout 120 python3 -m kbench verify --json >"$out/verify.jsonl" 2>"$out/verify.err"
-echo "exit $?"
-say time
-timeout 240 python3 -m kbench time --repeat 50 2>&1 | tee "$out/time.txt" | tail -n 40
-say report
-python3 -m kbench report --output "$out/report.md" && head -c 5000 "$out/report.md"
-cp results/*.csv "$out/" 2>/dev/null
-if [ "${2:-}" = tests ]; then
-    say tests
-    timeout 240 python3 -m pytest -q -m gpu -x --maxfail=20 2>&1 | tail -n 30
-fi
-say done
+show() { python3 -c '
+import json, sys
+for line in open(sys.argv[1]):
+    d = json.loads(line)
+    bad = [(c["case"], c["status"], c["reason"], c["detail"][:200]) for c in d["cases"] if c["status"] != "pass"]
+    print(d["task"], d["candidate"], d["device"], d["status"], d["reason"], d["detail"][:300], d["sandbox"], round(d["build_s"], 1), round(d["seconds"], 1), len(d["cases"]), "cases", d["warnings"][:2], bad[:4], "" if d["status"] == "pass" else d["output_tail"][-900:])
+    for t in d.get("timings", []): print("   ", t["case"], t["verdict"], t["speedup"], t["reference_s"], t["candidate_s"], t["flags"])
+' "$1"; }
+echo "== verify $SECONDS"; timeout 100 python3 -m kbench verify --timeout 60 --json >"$out/verify.jsonl" 2>"$out/verify.err"; echo "exit $?"; tail -c 600 "$out/verify.err"; show "$out/verify.jsonl"
+echo "== time $SECONDS"; timeout 110 python3 -m kbench time --device cuda --repeat 50 --timeout 60 --json >"$out/time.jsonl" 2>"$out/time.err"; echo "exit $?"; tail -c 600 "$out/time.err"; show "$out/time.jsonl"
+echo "== report $SECONDS"; python3 -m kbench report --output "$out/report.md"; cp results/*.csv "$out/"; head -c 3500 "$out/report.md"
+echo "== end $SECONDS"
