@@ -198,7 +198,7 @@ class CudaTimer(_Base):
         gc.disable()
         with _no_grad():
             if cold:
-                torch.sum(self._flush, out=self._sink)
+                torch.sum(self._flush, dim=0, out=self._sink)
             start.record()
             self._sleep(cycles)
             before.record()
