@@ -65,26 +65,26 @@ def test_a_line_longer_than_the_limit_is_refused_before_it_ends() -> None:
 def test_descriptors_travel_only_to_who_accepts_them() -> None:
     one, other = socket.socketpair()
     read_fd, write_fd = os.pipe()
-    Channel(one).send({"op": "x"}, [write_fd])
-    receiver = Channel(other, accept_fds=True)
+    with one, other:
+        Channel(one).send({"op": "x"}, [write_fd])
+        receiver = Channel(other, accept_fds=True)
 
-    assert receiver.receive() == {"op": "x"}
-    (fd,) = receiver.take_fds()
-    os.write(fd, b"hello")
-    assert os.read(read_fd, 5) == b"hello"
+        assert receiver.receive() == {"op": "x"}
+        (fd,) = receiver.take_fds()
+        os.write(fd, b"hello")
+        assert os.read(read_fd, 5) == b"hello"
     for open_fd in (fd, read_fd, write_fd):
         os.close(open_fd)
 
 
 def test_a_peer_that_hangs_up_is_closed_and_one_that_is_silent_is_late() -> None:
     one, other = socket.socketpair()
-    channel = Channel(other)
-
-    with pytest.raises(Late):
-        channel.receive(timeout_s=0.0)
-    one.close()
-    with pytest.raises(Closed):
-        channel.receive()
-    with pytest.raises(Closed):
-        channel.send({"op": "x"})
-        channel.send({"op": "x"})
+    with other:
+        channel = Channel(other)
+        with pytest.raises(Late):
+            channel.receive(timeout_s=0.0)
+        one.close()
+        with pytest.raises(Closed):
+            channel.receive()
+        with pytest.raises(Closed):
+            channel.send({"op": "x"})

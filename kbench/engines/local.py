@@ -42,6 +42,8 @@ _AHEAD = 16
 _JUDGE_GRACE_S = 60.0
 # A worker of ours that has hung up is about to say why, and to end.
 _LAST_WORDS_S = 2.0
+# A candidate that has hung up is, as a rule, about to end.
+_GONE_S = 0.5
 # Host memory of a candidate's process tree; a share of the machine, so that the judge survives it.
 _MEMORY_SHARE = 0.7
 _MAX_PROCESSES = 512
@@ -377,7 +379,7 @@ class _Lane:
         if answer is None and not (late and judge.stage.startswith("reference")):
             return _base_verdict(job, Status.ERROR, Reason.MACHINE, f"the judge was lost during {judge.stage}: {judge.end_words}")
         answer = answer or {}
-        ending = await process.close() if "gone" in answer or late else None
+        ending = await process.close(grace_s=0.0 if late else _GONE_S) if "gone" in answer or late else None
         return _verdict(job, answer, judge.stage, ending, late=late, output_tail=process.output_tail)
 
     async def _time(
@@ -485,11 +487,11 @@ class CandidateProcess:
         """The last of what it printed."""
         return self._worker.output_tail if self._worker else ""
 
-    async def close(self) -> Ending:
-        """End it and all that it started."""
+    async def close(self, *, grace_s: float = 0.0) -> Ending:
+        """End it and all that it started; within `grace_s` it may end by itself, which tells more."""
         ending = Ending()
         if self._worker is not None:
-            ending = await self._worker.end()
+            ending = await self._worker.end(grace_s=grace_s)
         if self._service is not None:
             self._service.cancel()
         if self._scratch is not None:
@@ -740,7 +742,7 @@ async def _timing_failure(
     if late:
         return Status.FAIL, Reason.TIMEOUT, f"no answer in time during {judge.stage}"
     if "gone" in answer:
-        reason, detail = _why_gone(await process.close(), str(answer["gone"]))
+        reason, detail = _why_gone(await process.close(grace_s=_GONE_S), str(answer["gone"]))
         return Status.FAIL, reason, detail
     if "status" in answer:
         return Status(answer["status"]), str(answer["reason"]), str(answer["detail"])
