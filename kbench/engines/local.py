@@ -338,17 +338,25 @@ class _Lane:
             self._engine, job.candidate, device=job.device, threads=self._threads(job), hide_gpu=job.device == "cpu"
         )
         try:
-            async with self._engine.beside_others(job.device):
-                judge = await self._open_judge(job)
-                verdict = await self._verify(judge, process, job)
-            timings: tuple[Timing, ...] = ()
-            if verdict.status is Status.PASS and job.timed:
-                verdict, timings = await self._time(judge, process, job, verdict)
-            return Result(job=job, verdict=verdict, timings=timings)
-        finally:
-            if self._judge is not None:
-                await self._judge.close_candidate()
-            await process.close()
+            result = await self._judge_with(process, job)
+        except BaseException:
+            # The run is over; the zygote ends every process at once, and nobody is waited for.
+            self._judge = None
+            process.drop()
+            raise
+        if self._judge is not None:
+            await self._judge.close_candidate()
+        await process.close()
+        return result
+
+    async def _judge_with(self, process: CandidateProcess, job: Job) -> Result:
+        async with self._engine.beside_others(job.device):
+            judge = await self._open_judge(job)
+            verdict = await self._verify(judge, process, job)
+        timings: tuple[Timing, ...] = ()
+        if verdict.status is Status.PASS and job.timed:
+            verdict, timings = await self._time(judge, process, job, verdict)
+        return Result(job=job, verdict=verdict, timings=timings)
 
     def _threads(self, job: Job) -> int:
         options = self._engine.options
@@ -492,11 +500,15 @@ class CandidateProcess:
         ending = Ending()
         if self._worker is not None:
             ending = await self._worker.end(grace_s=grace_s)
+        self.drop()
+        return ending
+
+    def drop(self) -> None:
+        """Forget it without waiting for its end."""
         if self._service is not None:
             self._service.cancel()
         if self._scratch is not None:
             self._scratch.remove()
-        return ending
 
 
 class JudgeProcess:
