@@ -59,7 +59,7 @@ class Model(nn.Module):
     """Pick a component for every sample, draw from it, and evaluate log q(z) under the whole mixture.
 
     With a single component, or for input without a component axis, it is the plain diagonal Gaussian;
-    of a component axis the first entry is taken then.
+    of a component axis the first entry is taken then. The logits start at zero: equal weights.
     """
 
     def __init__(self, latent_dim: int, num_components: int = 1) -> None:

@@ -6,9 +6,10 @@ by Box and Muller; both fill their tensor with a grid whose size follows from th
 kernel looks up what that grid would have given to each element, and the generator is advanced by what the two draws
 take together. Seed and offset are read on the device when a CUDA graph is captured, as torch's own kernels do.
 
-One block takes one sample. Up to 8 components of up to 1024 dimensions stay in registers, loaded before the draws
-are computed; larger samples are streamed, the drawn component first. Either way each input is read once from memory,
-and z and log_q_z are written once.
+One block takes one sample. Up to 8 components stay in registers, loaded before the draws are computed, as long as 256
+threads hold all dimensions (1024 of them, or a half or a quarter of that where their number is not divisible by four
+or by two); larger samples are streamed, the drawn component first. Either way each input is read once from memory, and
+z and log_q_z are written once.
 
 Before the first forward on a device the draws are compared with torch's own; where they differ, because another
 version draws in another way, the model raises an error. Two things cost launches of their own: inputs that are not
