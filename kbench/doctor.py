@@ -69,7 +69,7 @@ def examine(root: Path | None) -> Iterable[Finding]:
 
 def _python() -> Finding:
     version = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info >= (3, 11):
+    if sys.version_info >= (3, 11):  # noqa: UP036 - that is the question
         return Finding(name="python", state="ok", detail=f"{version} at {sys.executable}")
     return Finding(name="python", state="missing", detail=version, mend="install Python 3.11 or later")
 

@@ -12,8 +12,9 @@ import secrets
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from kbench import __version__, discovery
 from kbench.config import RunRequest, TaskSettings, cache_folder
@@ -42,7 +43,7 @@ def time(request: RunRequest, reporter: Reporter) -> Outcome:
 
 def report(request: RunRequest, *, all_rows: bool = False) -> str:
     """Turn the stored rows into a page of markdown."""
-    store = Store(request.root / "results")
+    store = Store(_root(request) / "results")
     timings, timing_problems = store.read_timings()
     verdicts, verdict_problems = store.read_verdicts()
     return REPORTS["markdown"](timings, verdicts, [*timing_problems, *verdict_problems], all_rows=all_rows)
@@ -66,7 +67,13 @@ def _run(request: RunRequest, reporter: Reporter, *, timed: bool) -> Outcome:
 def _select(request: RunRequest) -> Selection:
     if request.pair is not None:
         return discovery.discover_pair(*request.pair)
-    return discovery.discover(request.root, request.selectors)
+    return discovery.discover(_root(request), request.selectors)
+
+
+def _root(request: RunRequest) -> Path:
+    if request.root is None:
+        raise UsageError("no tree", hint="`--root DIR` names one")
+    return request.root
 
 
 class _Session(Events):
@@ -244,7 +251,7 @@ class _Session(Events):
 
     def _timing_rows(self, result: Result, environment: Environment) -> Iterable[TimingRow]:
         job, verdict = result.job, result.verdict
-        common = {
+        common: dict[str, Any] = {
             "run_id": self._run_id,
             "started_at": self._started_at,
             "task": verdict.task,
@@ -331,7 +338,7 @@ def _commit(root: Path | None) -> str:
 
 
 @contextlib.contextmanager
-def _cancelled_by_signals() -> Iterable[None]:
+def _cancelled_by_signals() -> Iterator[None]:
     """Turn SIGINT and SIGTERM into the cancelling of the running task."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()

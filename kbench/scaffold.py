@@ -74,7 +74,7 @@ def create(root: Path, name: str) -> list[Path]:
 def _body(reference: Path) -> str:
     """The body of the reference's Model, so that the new candidate is right before it is fast."""
     lines = reference.read_text(encoding="utf-8").splitlines()
-    starts = [number for number, line in enumerate(lines) if line.startswith("class Model(") or line.startswith("class Model:")]
+    starts = [number for number, line in enumerate(lines) if line.startswith(("class Model(", "class Model:"))]
     if not starts:
         return "    def forward(self, *inputs):\n        raise NotImplementedError"
     body = []

@@ -168,7 +168,10 @@ def test_an_unknown_setting_names_the_nearest_known_one(tmp_path: Path) -> None:
 
 
 def test_help_and_list_import_neither_torch_nor_pandas(tree: Path) -> None:
-    program = "import sys; sys.argv[1:] = {0!r}\nfrom kbench import cli\ntry:\n cli.main()\nexcept SystemExit: pass\nprint(sorted(set(sys.modules) & {{'torch', 'pandas', 'numpy'}}))"
+    program = (
+        "import sys; sys.argv[1:] = {0!r}\nfrom kbench import cli\ntry:\n cli.main()\nexcept SystemExit: pass\n"
+        "print(sorted(set(sys.modules) & {{'torch', 'pandas', 'numpy'}}))"
+    )
     for arguments in (["--help"], ["list"]):
         run = subprocess.run(
             [sys.executable, "-c", program.format(arguments)],

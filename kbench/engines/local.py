@@ -434,6 +434,7 @@ class CandidateProcess:
         self._scratch: Scratch | None = None
         self._worker: Worker | None = None
         self._service: asyncio.Task[None] | None = None
+        self._service_channel: ParentChannel | None = None
 
     def open(self) -> ParentChannel:
         """Start it with a channel to this process."""
@@ -450,7 +451,8 @@ class CandidateProcess:
     def _start(self, fd: int) -> None:
         self._scratch = Scratch()
         service, service_fd = channel_pair()
-        args = {**self._args, "scratch": str(self._scratch.path)}
+        self._service_channel = service
+        args: dict[str, Any] = {**self._args, "scratch": str(self._scratch.path)}
         if not self._trusted:
             args["confine"] = self._policy(self._scratch.path)
         self._worker = self._engine.zygote.spawn("candidate", args, [fd, service_fd])
@@ -474,6 +476,8 @@ class CandidateProcess:
                 request = await service.receive()
                 await service.send(await self._build(request))
         except (Closed, ProtocolError):
+            pass
+        finally:
             service.close()
 
     async def _build(self, request: Message) -> Message:
@@ -507,6 +511,9 @@ class CandidateProcess:
         """Forget it without waiting for its end."""
         if self._service is not None:
             self._service.cancel()
+        if self._service_channel is not None:
+            # A task that was cancelled before it began closes nothing.
+            self._service_channel.close()
         if self._scratch is not None:
             self._scratch.remove()
 
@@ -628,7 +635,7 @@ def load_request(candidate: Candidate) -> dict[str, str]:
     return {
         "path": str(candidate.source),
         "module": f"kbench_candidate_{candidate.source.stem}",
-        "class": "Model" if candidate.name.startswith("@") else "ModelNew",
+        "model": "Model" if candidate.name.startswith("@") else "ModelNew",
     }
 
 

@@ -101,9 +101,9 @@ class Worker:
             torch.cuda.init()
         memory.set_malloc_fill(0)
         module = load_module(Path(request["path"]), request["module"])
-        self.factory = getattr(module, request["class"], None)
+        self.factory = getattr(module, request["model"], None)
         if not callable(self.factory):
-            raise TypeError(f"`{request['class']}` is no class in {request['path']}")
+            raise TypeError(f"`{request['model']}` is no class in {request['path']}")
         return {"changed": self.globals.changes()}
 
     def arena(self, request: Message, fds: list[int]) -> Message:
@@ -204,9 +204,9 @@ class Worker:
                 and place["dtype"] == tensors.dtype_name(tensor.dtype)
                 and tensor.device.type == self.device.type
             )
-            if fits:
+            if place is not None and fits:
                 _copy(self._view("outputs")(place), tensor.detach())
-            copied.append(bool(fits))
+            copied.append(fits)
         return spec, copied
 
     def _view(self, name: str, shift_bytes: int = 0) -> Callable[[tensors.Spec], torch.Tensor]:

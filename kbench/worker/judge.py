@@ -23,6 +23,7 @@ from kbench.worker.reference import CaseReference, Reference, ReferenceFault
 from kbench.worker.session import CandidateFault, CandidateGone, CaseSession, Peer
 from kbench.worker.timing.pairs import CaseTimer
 
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
     """What the parent says of a task when it starts its judge."""
@@ -126,7 +127,7 @@ class Judge:
     def _load(self, peer: Peer, request: Message) -> None:
         # A broken reference is found before anyone runs a candidate.
         self._task()
-        peer.ask("load", "load", path=request["path"], module=request["module"], **{"class": request["class"]})
+        peer.ask("load", "load", path=request["path"], module=request["module"], model=request["model"])
 
     def _task(self) -> Reference:
         if self._reference is None:
@@ -174,7 +175,7 @@ class Judge:
             self._peers["reference"] = Peer(fds[0], self.tell)
             self._peers["reference"].greet()
             self._peers["reference"].ask(
-                "load", "load", path=self.opening.reference, module=request["reference_module"], **{"class": "Model"}
+                "load", "load", path=self.opening.reference, module=request["reference_module"], model="Model"
             )
         peer = self._candidate
         assert peer is not None

@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 
-class RecordDraws(TorchDispatchMode):
+class RecordDraws(TorchDispatchMode):  # type: ignore[misc]
     """Keeps what every random operator of a run returned."""
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class RecordDraws(TorchDispatchMode):
         return result
 
 
-class ReplayDraws(TorchDispatchMode):
+class ReplayDraws(TorchDispatchMode):  # type: ignore[misc]
     """Answers every random operator with what was recorded, floats widened to float64."""
 
     def __init__(self, draws: list[Any]) -> None:

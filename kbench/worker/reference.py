@@ -16,8 +16,8 @@ import torch
 from kbench.records import Case
 from kbench.worker import tensors
 from kbench.worker.candidate import describe_output, load_module, state_of
-from kbench.worker.evidence import Leaf, Tolerance
 from kbench.worker.checks.values import difference, rms
+from kbench.worker.evidence import Leaf, Tolerance
 from kbench.worker.oracle import Float64Oracle, widen
 from kbench.worker.seeding import derive_seed, generator_state, seed_everything
 
@@ -315,7 +315,7 @@ def _own(tensor: torch.Tensor) -> torch.Tensor:
 
 def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
     a, b = tensors.span(one).view(torch.uint8), tensors.span(other).view(torch.uint8)
-    return torch.equal(a, b)
+    return bool(torch.equal(a, b))
 
 
 def _same_args(one: Trial, other: Trial) -> bool:

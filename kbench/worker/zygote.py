@@ -44,11 +44,11 @@ def main(control_fd: int) -> None:
     control.send({"event": "ready", "pid": os.getpid()})
     try:
         while True:
-            ready, _, _ = select.select([control, wake_read], [], [])
+            ready, _, _ = select.select([control.fileno(), wake_read], [], [])
             if wake_read in ready:
                 os.read(wake_read, 4096)
                 _reap(keepers)
-            if control in ready:
+            if control.fileno() in ready:
                 _serve(control, control.receive(), keepers, roles)
     except Closed:
         pass

@@ -146,6 +146,8 @@ def zombie() -> None:
         os._exit(0)
     os.close(hold)
     os.read(ended, 1)
+    # Its descriptors close before it has ended.
+    os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
 
 
 def fork_bomb() -> None:

@@ -10,8 +10,8 @@ import torch
 
 from kbench.records import Status
 from kbench.worker import tensors
-from kbench.worker.checks import CHECKS, values
 from kbench.worker.candidate import describe_output
+from kbench.worker.checks import CHECKS, values
 from kbench.worker.evidence import Evidence, Leaf, Tolerance
 
 TOLERANCE = Tolerance(by_dtype={"float16": (1e-2, 1e-2)}, default=(1e-4, 1e-4))

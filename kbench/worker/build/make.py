@@ -16,7 +16,7 @@ from kbench.worker.build.cache import Cache, fingerprints
 from kbench.worker.build.headers import light_headers
 from kbench.worker.build.language import Commands, Language, Unit
 from kbench.worker.build.processes import Finished, cut, run_all
-from kbench.worker.build.request import BuildRequest, BuildResult
+from kbench.worker.build.request import BuildRequest, BuildResult, KernelResources
 
 # The full headers take a minute on two slow cores; a template monster of a library takes many.
 TIMEOUT_S = 1800.0
@@ -39,7 +39,7 @@ def build(request: BuildRequest, cache: Cache, *, jobs: int) -> BuildResult:
         started = time.monotonic()
         made = _Build(request, key, cache.work_folder(key), jobs).run()
         result = BuildResult(
-            ok=made.object is not None,
+            ok=made.artifact is not None,
             key=key,
             log=cut(made.log),
             failure=made.failure,
@@ -48,7 +48,7 @@ def build(request: BuildRequest, cache: Cache, *, jobs: int) -> BuildResult:
             transient=made.is_transient,
             resources=tuple(made.resources),
         )
-        return result if made.is_transient else cache.store(result, fingerprints(made.user_headers), made.object)
+        return result if made.is_transient else cache.store(result, fingerprints(made.user_headers), made.artifact)
 
 
 def _why_no_cuda() -> str:
@@ -59,12 +59,12 @@ def _why_no_cuda() -> str:
 
 @dataclass(slots=True)
 class _Made:
-    object: Path | None = None
+    artifact: Path | None = None
     log: str = ""
     failure: str = ""
     headers: str = "full"
     is_transient: bool = False
-    resources: Sequence[object] = ()
+    resources: Sequence[KernelResources] = ()
     user_headers: Sequence[str] = ()
 
 
@@ -138,7 +138,7 @@ class _Build:
             made.is_transient = end.is_transient
             made.failure = _last_line(end)
         else:
-            made.object = target
+            made.artifact = target
 
     def _headers_of(self, unit: Unit) -> set[str]:
         """The user's own headers that a source read, from the compiler's list of dependencies."""

@@ -19,10 +19,11 @@ import sys
 import sysconfig
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.utils import cpp_extension
@@ -228,7 +229,7 @@ def _torch_settings(request: BuildRequest) -> Iterator[None]:
                 os.environ["TORCH_CUDA_ARCH_LIST"] = architectures
 
 
-def _call(function, /, **arguments):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN003, ANN202
+def _call(function: Callable[..., Any], /, **arguments: Any) -> Any:
     """Call a function of torch's with those arguments that its version knows."""
     known = inspect.signature(function).parameters
     return function(**{name: value for name, value in arguments.items() if name in known})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kbench.records import CheckResult
 from kbench.worker.checks.results import failed, passed
 from kbench.worker.evidence import Evidence
@@ -42,5 +44,5 @@ def _name(spec: Spec) -> str:
     return str(spec.get("v")) if kind == "other" else _KIND_NAMES.get(kind, f"a Python {kind}")
 
 
-def _keys(keys: list[object]) -> str:
+def _keys(keys: Sequence[object]) -> str:
     return str(keys)[:80]

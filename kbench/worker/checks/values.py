@@ -37,7 +37,7 @@ def check(evidence: Evidence) -> CheckResult:
     before. The absolute part shrinks with the output: atol * min(1, rms(expected)), so that zeros do not
     hide under it; where only that stricter rule is broken, the float64 oracle decides.
     """
-    notes = []
+    notes: list[str] = []
     for index, (leaf, actual) in enumerate(zip(evidence.expected, evidence.actual, strict=True)):
         if leaf.tensor is None:
             claimed = list(tensors.leaves(evidence.tree))[index][1]
