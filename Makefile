@@ -9,7 +9,7 @@ READY := .venv/.ready
 .PHONY: run test check format clean
 
 run: $(READY)
-	-$(BIN)/kbench verify
+	$(BIN)/kbench verify
 	$(BIN)/kbench time
 	$(BIN)/kbench report
 

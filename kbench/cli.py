@@ -28,9 +28,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Selectors = Annotated[
-    list[str] | None, typer.Argument(metavar="[SELECTOR]...", help="task, task/candidate, a glob over those, or a file")
-]
+Selectors = Annotated[list[str] | None, typer.Argument(metavar="[SELECTOR]...", help="task, task/candidate, a glob over those, or a file")]
 Root = Annotated[Path | None, typer.Option("--root", metavar="DIR", help="the tree (default: the nearest with a kbench.toml)")]
 Reference = Annotated[Path | None, typer.Option("--reference", metavar="FILE", help="a reference outside of the tree")]
 CandidateFile = Annotated[Path | None, typer.Option("--candidate", metavar="FILE", help="a candidate outside of the tree")]

@@ -99,9 +99,7 @@ class Config:
         known = sorted(names)
         for name in self.tasks:
             if name not in known:
-                raise UsageError(
-                    f"{self.path}: `[tasks.{name}]` names no task", hint=_nearest(name, known, "there are no tasks yet")
-                )
+                raise UsageError(f"{self.path}: `[tasks.{name}]` names no task", hint=_nearest(name, known, "there are no tasks yet"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,10 +161,7 @@ def parse_config(text: str, path: Path) -> Config:
     return Config(
         verify=_section(document.get("verify", {}), ("verify",), where="verify", path=path),
         time=_section(document.get("time", {}), ("time",), where="time", path=path),
-        tasks={
-            name: _section(table, ("verify", "time", "task"), where=f"tasks.{name}", path=path)
-            for name, table in tasks.items()
-        },
+        tasks={name: _section(table, ("verify", "time", "task"), where=f"tasks.{name}", path=path) for name, table in tasks.items()},
         path=path,
     )
 
@@ -389,9 +384,7 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _tolerances(
-    section: Mapping[str, Any], special: Mapping[str, Any], overrides: Mapping[str, Any]
-) -> dict[str, Tolerance]:
+def _tolerances(section: Mapping[str, Any], special: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Tolerance]:
     """Settle the tolerance of each dtype that has one of its own.
 
     The section's `atol` and `rtol` leave those alone, so that writing a default down changes nothing. A

@@ -53,9 +53,7 @@ def discover(root: Path, selectors: Sequence[str] = ()) -> Selection:
     for candidate in chosen:
         if candidate.task not in tasks:
             path = root / "references" / f"{candidate.task}.py"
-            tasks[candidate.task] = Task(
-                name=candidate.task, reference=path, error=f"no reference references/{candidate.task}.py for it"
-            )
+            tasks[candidate.task] = Task(name=candidate.task, reference=path, error=f"no reference references/{candidate.task}.py for it")
     if selectors:
         named = {candidate.task for candidate in chosen}
         tasks = {name: task for name, task in tasks.items() if name in named or _matches_any(name, selectors)}
@@ -111,9 +109,7 @@ def _candidate(path: Path, task: str, name: str) -> Candidate:
         facts = candidate_facts(source)
     except SourceFault as fault:
         return Candidate(task=task, name=name, source=path, sha256=source.sha256, error=str(fault))
-    return Candidate(
-        task=task, name=name, source=path, language=facts.language, devices=facts.devices, sha256=source.sha256
-    )
+    return Candidate(task=task, name=name, source=path, language=facts.language, devices=facts.devices, sha256=source.sha256)
 
 
 def _python_files(folder: Path) -> list[Path]:
@@ -122,9 +118,7 @@ def _python_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*.py") if not path.name.startswith((".", "_")))
 
 
-def _chosen(
-    root: Path, candidates: Sequence[Candidate], tasks: Iterable[str], selectors: Sequence[str]
-) -> list[Candidate]:
+def _chosen(root: Path, candidates: Sequence[Candidate], tasks: Iterable[str], selectors: Sequence[str]) -> list[Candidate]:
     if not selectors:
         if not candidates:
             raise NothingSelectedError(f"there are no candidates in {root / 'candidates'}", hint="`kbench new TASK/NAME` makes one")

@@ -78,9 +78,7 @@ def _ask_torch() -> tuple[dict[str, object], Finding]:
     if importlib.util.find_spec("torch") is None:
         return {}, Finding(name="torch", state="missing", detail="not installed", mend="pip install torch")
     try:
-        asked = subprocess.run(
-            [sys.executable, "-c", _TORCH_QUESTION], capture_output=True, text=True, timeout=_TORCH_TIMEOUT_S, check=False
-        )
+        asked = subprocess.run([sys.executable, "-c", _TORCH_QUESTION], capture_output=True, text=True, timeout=_TORCH_TIMEOUT_S, check=False)
         facts = json.loads(asked.stdout.strip().splitlines()[-1])
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as error:
         words = asked.stderr.strip().splitlines() if "asked" in locals() else [str(error)]

@@ -94,7 +94,7 @@ class PlainReporter:
         """See `Reporter`."""
         from kbench.reports import terminal  # noqa: PLC0415 - see above
 
-        if verdict.status is not Status.PASS:
+        if verdict.status is not Status.PASS or not timings:
             self.verdict(verdict)
             return
         self._counts[verdict.status] = self._counts.get(verdict.status, 0) + 1
@@ -157,7 +157,7 @@ class RichReporter(PlainReporter):
     def timing(self, verdict: Verdict, timings: Sequence[Timing]) -> None:
         """See `Reporter`."""
         super().timing(verdict, timings)
-        if verdict.status is Status.PASS:
+        if verdict.status is Status.PASS and timings:
             self._progress.advance(self._task)
 
     def finished(self) -> None:

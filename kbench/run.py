@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import datetime
+import importlib.util
 import os
 import platform
 import secrets
@@ -154,9 +155,7 @@ class _Session(Events):
     def _environment(self, job: Job) -> Environment:
         assert self._engine is not None
         device = job.device if self._engine.facts["gpus"] else "cpu"
-        return dataclasses.replace(
-            self._engine.environment(device), kbench_version=__version__, commit=self._commit, host=platform.node()
-        )
+        return dataclasses.replace(self._engine.environment(device), kbench_version=__version__, commit=self._commit, host=platform.node())
 
     # From a selection to jobs.
 
@@ -182,7 +181,10 @@ class _Session(Events):
         if not cases and not skip:
             skip = f"no case of `{task.name}` runs on {device}"
         timed = tuple(case.name for case in cases if case.timed) or tuple(case.name for case in cases[:1])
-        if self._request.cases:
+        if candidate.language == "triton" and device == "cpu":
+            # Interpreted: its outputs are the kernel's, its time is not.
+            timed = ()
+        elif self._request.cases:
             timed = tuple(case.name for case in cases)
         return Job(
             task=task,
@@ -209,9 +211,7 @@ class _Session(Events):
     def _cases_on(self, task: Task, device: str) -> tuple[Case, ...]:
         kind = device.partition(":")[0]
         wanted = self._request.cases
-        return tuple(
-            case for case in task.cases if (case.name in wanted if wanted else kind in case.devices)
-        )
+        return tuple(case for case in task.cases if (case.name in wanted if wanted else kind in case.devices))
 
     def _check_cases(self, tasks: Iterable[Task]) -> None:
         known = {case.name for task in tasks for case in task.cases}
@@ -302,9 +302,13 @@ def _device(wanted: str, candidate: Candidate, facts: dict[str, object]) -> tupl
         return f"cuda:{index or 0}", ""
     if kind == "auto" and "cuda" in candidate.devices and gpus:
         return "cuda:0", ""
-    if "cpu" in candidate.devices:
+    if "cpu" in candidate.devices or (candidate.language == "triton" and _has_triton()):
         return "cpu", ""
     return "cuda", "needs CUDA: " + ("asked for the CPU" if kind == "cpu" else _why_no_gpu(facts))
+
+
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
 
 
 def _why_no_gpu(facts: dict[str, object]) -> str:

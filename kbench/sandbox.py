@@ -239,14 +239,14 @@ class Zygote:
         """End every worker and the zygote itself."""
         if self._socket is not None:
             self._socket.close()
-        if self._process is None:
-            return
         for _ in range(100):
-            if self._process.poll() is not None:
-                return
+            if self._process is None or self._process.poll() is not None:
+                break
             await asyncio.sleep(0.01)
-        self._process.kill()
-        self._process.wait()
+        else:
+            self._process.kill()
+            self._process.wait()
+        self._log.close()
 
     def _last_words(self) -> str:
         self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - TAIL_BYTES))

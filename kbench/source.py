@@ -236,9 +236,7 @@ def _keywords(source: Source, node: ast.AST, where: str, given: object, function
 
 def _takes(function: ast.FunctionDef, keyword: str) -> bool:
     arguments = function.args
-    return arguments.kwarg is not None or any(
-        argument.arg == keyword for argument in (*arguments.args, *arguments.kwonlyargs)
-    )
+    return arguments.kwarg is not None or any(argument.arg == keyword for argument in (*arguments.args, *arguments.kwonlyargs))
 
 
 def _is_plain(value: object) -> bool:

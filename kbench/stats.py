@@ -262,8 +262,7 @@ def _flags(
         "few_pairs": not math.isfinite(interval.low),
         "noise_poor": noise is Noise.POOR,
         "self_check": self_check is not None and self_check.interval(CONFIDENCE).is_beyond(0.0),
-        "order_effect": order_effect is not None
-        and order_effect.interval(_NOISE_CONFIDENCE).is_beyond(math.log1p(_ORDER_LIMIT)),
+        "order_effect": order_effect is not None and order_effect.interval(_NOISE_CONFIDENCE).is_beyond(math.log1p(_ORDER_LIMIT)),
         "reference_outliers": reference.outliers > _OUTLIER_SHARE * reference.n,
         "candidate_outliers": candidate.outliers > _OUTLIER_SHARE * candidate.n,
         "reference_scatters": reference.q75_s - reference.q25_s > _SCATTER * reference.median_s,
@@ -327,14 +326,9 @@ def block_log_ratio(reference_s: Sequence[float], candidate_s: Sequence[float]) 
     return math.log(median(reference_s)) - math.log(median(candidate_s))
 
 
-def block_log_ratios(
-    reference_s: Sequence[float], candidate_s: Sequence[float], per_block: int
-) -> list[float]:
+def block_log_ratios(reference_s: Sequence[float], candidate_s: Sequence[float], per_block: int) -> list[float]:
     """Give the log ratio of each block of consecutive pairs; none before the first block is whole."""
-    return [
-        block_log_ratio(reference_s[start:stop], candidate_s[start:stop])
-        for start, stop in _blocks(len(reference_s), per_block)
-    ]
+    return [block_log_ratio(reference_s[start:stop], candidate_s[start:stop]) for start, stop in _blocks(len(reference_s), per_block)]
 
 
 def _blocks(pairs: int, per_block: int) -> list[tuple[int, int]]:
@@ -369,9 +363,7 @@ def _order_effect(
         (math.log(reference) - math.log(candidate) - centre) * (1 if order == "rc" else -1)
         for reference, candidate, order in zip(reference_s, candidate_s, orders, strict=True)
     ]
-    blocks = [
-        math.fsum(effects[start:stop]) / (stop - start) for start, stop in _blocks(len(effects), per_block)
-    ]
+    blocks = [math.fsum(effects[start:stop]) / (stop - start) for start, stop in _blocks(len(effects), per_block)]
     return _WalshAverages(blocks) if len(blocks) >= LEAST_BLOCKS else None
 
 

@@ -336,14 +336,10 @@ class _RowParser(Generic[R]):
         self._kind: type[R] = kind
         self._width = width
         self._names = [field.name for field in known]
-        self._missing = [
-            "" if field.default is dataclasses.MISSING else field.default for field in fields[width:]
-        ]
+        self._missing = ["" if field.default is dataclasses.MISSING else field.default for field in fields[width:]]
         self._required = [i for i, name in enumerate(self._names) if name in _REQUIRED]
         self._words = [(i, _WORDS[name]) for i, name in enumerate(self._names) if name in _WORDS]
-        self._numbers = [
-            (i, _NUMBERS[hints[name]]) for i, name in enumerate(self._names) if hints[name] in _NUMBERS
-        ]
+        self._numbers = [(i, _NUMBERS[hints[name]]) for i, name in enumerate(self._names) if hints[name] in _NUMBERS]
         # A frozen dataclass is filled through its slots here: its own constructor takes three times as long,
         # which is half a second of a report on 100 000 rows.
         self._setters = [vars(kind)[field.name].__set__ for field in fields]

@@ -53,9 +53,7 @@ def test_the_spread_ignores_one_wild_sample() -> None:
         (4, 0.95, 1, 4),
     ],
 )
-def test_the_median_lies_between_tabulated_order_statistics(
-    count: int, confidence: float, low: int, high: int
-) -> None:
+def test_the_median_lies_between_tabulated_order_statistics(count: int, confidence: float, low: int, high: int) -> None:
     assert stats.median_interval(range(1, count + 1), confidence) == Interval(low=low, high=high)
 
 
@@ -110,9 +108,7 @@ def test_hodges_lehmann_is_the_median_of_all_pairwise_means() -> None:
         (25, 0.95, 89),
     ],
 )
-def test_the_rank_interval_starts_after_the_tabulated_critical_value(
-    n: int, confidence: float, critical: int
-) -> None:
+def test_the_rank_interval_starts_after_the_tabulated_critical_value(n: int, confidence: float, critical: int) -> None:
     differences = [float(2**i) for i in range(n)]
     averages = sorted((x + y) / 2 for x, y in itertools.combinations_with_replacement(differences, 2))
 
@@ -179,9 +175,7 @@ def test_noise_is_classed_by_the_width_of_the_interval(half_width: float, noise:
 
 def pairs_of(reference_s: list[float], candidate_s: list[float], resolution_s: float = 0.0) -> PairedTiming:
     orders = ["rc", "cr"] * len(reference_s)
-    return stats.compare(
-        reference_s, candidate_s, per_block=4, orders=orders[: len(reference_s)], resolution_s=resolution_s
-    )
+    return stats.compare(reference_s, candidate_s, per_block=4, orders=orders[: len(reference_s)], resolution_s=resolution_s)
 
 
 def test_half_the_time_is_twice_the_speed() -> None:
@@ -267,9 +261,7 @@ def test_swapping_the_sides_inverts_ratio_and_interval(samples: list[tuple[float
 
 
 @UNHURRIED
-@given(
-    st.lists(st.tuples(SECONDS, SECONDS), min_size=1, max_size=40), st.sampled_from([2.0**-10, 2.0, 2.0**20])
-)
+@given(st.lists(st.tuples(SECONDS, SECONDS), min_size=1, max_size=40), st.sampled_from([2.0**-10, 2.0, 2.0**20]))
 def test_the_unit_of_time_does_not_matter(samples: list[tuple[float, float]], unit: float) -> None:
     reference_s, candidate_s = map(list, zip(*samples, strict=True))
 
@@ -328,9 +320,7 @@ def test_both_orders_are_equally_often_in_a_block(pairs: int, seed: int) -> None
 def test_the_order_in_a_block_is_random() -> None:
     rng = random.Random(0)
 
-    assert {tuple(stats.block_orders(4, rng)) for _ in range(200)} == set(
-        itertools.permutations(["rc", "rc", "cr", "cr"])
-    )
+    assert {tuple(stats.block_orders(4, rng)) for _ in range(200)} == set(itertools.permutations(["rc", "rc", "cr", "cr"]))
     assert {tuple(stats.block_orders(1, rng)) for _ in range(50)} == {("rc",), ("cr",)}
 
 
@@ -461,9 +451,7 @@ PER_BLOCK = 4
 class SimulatedRun:
     """Pairs of a reference that takes 100 µs and a candidate that is `effect` faster."""
 
-    def __init__(
-        self, model: Callable[[random.Random], Iterator[float]], seed: int, effect: float = 0.0
-    ) -> None:
+    def __init__(self, model: Callable[[random.Random], Iterator[float]], seed: int, effect: float = 0.0) -> None:
         self._rng = random.Random(seed)
         self._noise = model(self._rng)
         self._effect = effect

@@ -121,9 +121,7 @@ TEXTS = st.text(max_size=60) | st.text(alphabet="'=+-@\"\\,;\t\r\n\0\x1b\u2028 1
 @example([("'=1", "''@x")])
 @example([("@compile", "@compile")])
 @example([("\ud800", "\ufeff")])
-def test_any_text_comes_back_clean_and_breaks_no_other_row(
-    tmp_path_factory: pytest.TempPathFactory, texts: list[tuple[str, str]]
-) -> None:
+def test_any_text_comes_back_clean_and_breaks_no_other_row(tmp_path_factory: pytest.TempPathFactory, texts: list[tuple[str, str]]) -> None:
     store = Store(tmp_path_factory.mktemp("texts"))
     for candidate, detail in texts:
         store.append_timing(timing(candidate=candidate or "x", detail=detail))
@@ -189,9 +187,7 @@ def test_an_older_file_gets_the_columns_that_came_since(store: Store, results: P
     assert [row.candidate for row in rows] == ["old, older", "fused"]
     assert before == rows[:1]
     assert rows[0].detail == ""
-    assert [(problem.line, problem.message) for problem in problems] == [
-        (3, f"2 cells where the header has {len(COLUMNS)}")
-    ]
+    assert [(problem.line, problem.message) for problem in problems] == [(3, f"2 cells where the header has {len(COLUMNS)}")]
 
 
 def test_a_newer_file_keeps_its_columns(store: Store, results: Path) -> None:
@@ -224,9 +220,7 @@ def test_a_file_that_is_not_ours_is_refused_and_left_alone(store: Store, results
     (results / "timings.csv").write_text(content)
 
     for refused in (store.check_writable, store.read_timings, lambda: store.append_timing(timing())):
-        with pytest.raises(
-            UsageError, match=r"timings\.csv: its first line is not this file's header"
-        ) as caught:
+        with pytest.raises(UsageError, match=r"timings\.csv: its first line is not this file's header") as caught:
             refused()
         assert "move the file away" in caught.value.hint
     assert (results / "timings.csv").read_text() == content
@@ -284,9 +278,7 @@ def test_a_file_saved_by_a_spreadsheet_is_read(store: Store, results: Path) -> N
         ("detail", '"open', "not a line of CSV"),
     ],
 )
-def test_a_line_that_cannot_be_a_row_is_reported_with_its_number(
-    store: Store, results: Path, column: str, cell: str, message: str
-) -> None:
+def test_a_line_that_cannot_be_a_row_is_reported_with_its_number(store: Store, results: Path, column: str, cell: str, message: str) -> None:
     cells = ["r", "2026-12-01", "t", "", "c", "pass", *[""] * (len(COLUMNS) - 6)]
     cells[COLUMNS.index(column)] = cell
     store.append_timing(timing(candidate="before"))
@@ -306,9 +298,7 @@ def test_a_line_that_cannot_be_a_row_is_reported_with_its_number(
 @example(b'"')
 @example(b"\xff\xfe")
 @example(b"\xc3")
-def test_any_bytes_behind_the_rows_leave_them_readable(
-    tmp_path_factory: pytest.TempPathFactory, garbage: bytes
-) -> None:
+def test_any_bytes_behind_the_rows_leave_them_readable(tmp_path_factory: pytest.TempPathFactory, garbage: bytes) -> None:
     results = tmp_path_factory.mktemp("garbage")
     store = Store(results)
     store.append_timing(timing(candidate="before"))
@@ -408,12 +398,8 @@ def test_a_folder_where_a_file_belongs_is_refused(store: Store, results: Path, n
         store.check_writable()
 
 
-@pytest.mark.parametrize(
-    ("number", "kind"), [(errno.EROFS, UsageError), (errno.EACCES, UsageError), (errno.EIO, MachineError)]
-)
-def test_a_folder_that_cannot_be_written_is_one_clear_line(
-    store: Store, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[KbenchError]
-) -> None:
+@pytest.mark.parametrize(("number", "kind"), [(errno.EROFS, UsageError), (errno.EACCES, UsageError), (errno.EIO, MachineError)])
+def test_a_folder_that_cannot_be_written_is_one_clear_line(store: Store, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[KbenchError]) -> None:
     """Made up, because these tests may run as root, whom no permission stops."""
 
     def refuse(*_: object) -> int:
@@ -426,9 +412,7 @@ def test_a_folder_that_cannot_be_written_is_one_clear_line(
     assert "\n" not in caught.value.message
 
 
-def test_a_folder_that_may_not_be_written_is_found_before_the_run(
-    store: Store, results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_may_not_be_written_is_found_before_the_run(store: Store, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     results.mkdir()
     monkeypatch.setattr(os, "access", lambda *_: False)
 
@@ -495,9 +479,7 @@ def test_two_processes_never_mix_their_rows(store: Store, results: Path) -> None
     assert len(json.loads((results / "samples" / "both.json").read_text())) == 80
 
 
-def test_a_lock_that_is_never_given_up_is_named(
-    store: Store, results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_that_is_never_given_up_is_named(store: Store, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "_LOCK_WAIT_S", 0.0)
     store.append_timing(timing())
 

@@ -91,9 +91,7 @@ class Options:
     sandbox: str = "auto"
     fail_fast: bool = False
     cores: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
-    memory_bytes: int = field(
-        default_factory=lambda: int(_MEMORY_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    )
+    memory_bytes: int = field(default_factory=lambda: int(_MEMORY_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")))
 
 
 class Events:
@@ -128,9 +126,7 @@ class LocalEngine:
         await self._zygote.start()
         channel, fd = channel_pair()
         scratch = Scratch()
-        worker = self._zygote.spawn(
-            "probe", {"scratch": str(scratch.path), "visible": os.environ.get("CUDA_VISIBLE_DEVICES")}, [fd]
-        )
+        worker = self._zygote.spawn("probe", {"scratch": str(scratch.path), "visible": os.environ.get("CUDA_VISIBLE_DEVICES")}, [fd])
         try:
             self.facts = await channel.receive()
         except (Closed, ProtocolError):
@@ -144,9 +140,7 @@ class LocalEngine:
             channel.close()
             scratch.remove()
         if self._options.sandbox == "require" and self.facts["sandbox"].startswith("unsandboxed"):
-            raise MachineError(
-                f"`--sandbox require`: {self.facts['sandbox']}", hint="leave it out to run without, on code that you trust"
-            )
+            raise MachineError(f"`--sandbox require`: {self.facts['sandbox']}", hint="leave it out to run without, on code that you trust")
 
     async def close(self) -> None:
         """End every process."""
@@ -334,9 +328,7 @@ class _Lane:
         return {**answer, "build_s": time.monotonic() - started}
 
     async def _judge_job(self, job: Job) -> Result:
-        process = CandidateProcess(
-            self._engine, job.candidate, device=job.device, threads=self._threads(job), hide_gpu=job.device == "cpu"
-        )
+        process = CandidateProcess(self._engine, job.candidate, device=job.device, threads=self._threads(job), hide_gpu=job.device == "cpu")
         try:
             result = await self._judge_with(process, job)
         except BaseException:
@@ -390,9 +382,7 @@ class _Lane:
         ending = await process.close(grace_s=0.0 if late else _GONE_S) if "gone" in answer or late else None
         return _verdict(job, answer, judge.stage, ending, late=late, output_tail=process.output_tail)
 
-    async def _time(
-        self, judge: JudgeProcess, process: CandidateProcess, job: Job, verdict: Verdict
-    ) -> tuple[Verdict, tuple[Timing, ...]]:
+    async def _time(self, judge: JudgeProcess, process: CandidateProcess, job: Job, verdict: Verdict) -> tuple[Verdict, tuple[Timing, ...]]:
         timings: list[Timing] = []
         async with self._engine.alone(job.device):
             for case in job.timed:
@@ -429,6 +419,7 @@ class CandidateProcess:
             "memory_bytes": engine.options.memory_bytes,
             "max_processes": _MAX_PROCESSES,
             "cache": str(engine.options.cache),
+            "interpret": candidate.language == "triton" and device == "cpu",
             "wrap": candidate.name if candidate.name.startswith("@") else "",
         }
         self._scratch: Scratch | None = None
@@ -536,9 +527,7 @@ class JudgeProcess:
         """Whether it can still be asked."""
         return not self._worker.ended.done() and not self.end_words
 
-    async def ask(
-        self, request: Message, fds: list[int], *, label: str, process: CandidateProcess, timeout_s: float
-    ) -> tuple[Message | None, bool]:
+    async def ask(self, request: Message, fds: list[int], *, label: str, process: CandidateProcess, timeout_s: float) -> tuple[Message | None, bool]:
         """Send a request; its answer (None where the judge was lost) and whether the candidate's time ran out."""
         await self._channel.send(request, fds)
         for fd in fds:
@@ -753,9 +742,7 @@ def _why_gone(ending: Ending, stage: str) -> tuple[str, str]:
     return Reason.CRASH, f"its process ended by {ending.describe()} during {stage}"
 
 
-async def _timing_failure(
-    answer: Message | None, *, late: bool, judge: JudgeProcess, process: CandidateProcess
-) -> tuple[Status, str, str] | None:
+async def _timing_failure(answer: Message | None, *, late: bool, judge: JudgeProcess, process: CandidateProcess) -> tuple[Status, str, str] | None:
     if answer is None:
         return Status.ERROR, Reason.MACHINE, f"the judge was lost during {judge.stage}: {judge.end_words}"
     if late:

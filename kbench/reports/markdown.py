@@ -181,12 +181,8 @@ def _timing_sections(rows: list[TimingRow], *, averaged: bool, changed: set[_Key
             yield from _mean_line(its_rows)
 
 
-def _timing_table(
-    rows: Sequence[TimingRow], environments: Mapping[_Environment, int], changed: set[_Key]
-) -> str:
-    compiled_s = {
-        _problem(row): row.candidate_s for row in rows if row.candidate == _COMPILED and row.candidate_s
-    }
+def _timing_table(rows: Sequence[TimingRow], environments: Mapping[_Environment, int], changed: set[_Key]) -> str:
+    compiled_s = {_problem(row): row.candidate_s for row in rows if row.candidate == _COMPILED and row.candidate_s}
     heads = ["Task", "Case", "Candidate", "Verdict"]
     heads += ["Reference time:", "Candidate time:", "Speed-up:", "99 % interval:", f"Against `{_COMPILED}`:"]
     walls = any(row.reference_wall_s or row.candidate_wall_s for row in rows)
@@ -255,8 +251,7 @@ def _environment(row: TimingRow) -> _Environment:
 
 def _environment_text(environments: Iterable[_Environment]) -> str:
     texts = [
-        ", ".join(f"{name} {_code(value)}" for name, value in zip(_VERSIONS, values, strict=True) if value)
-        or "unknown versions"
+        ", ".join(f"{name} {_code(value)}" for name, value in zip(_VERSIONS, values, strict=True) if value) or "unknown versions"
         for values in environments
     ]
     if len(texts) == 1:
@@ -274,10 +269,7 @@ def _untimed_section(rows: list[VerdictRow]) -> Iterable[str]:
     heads = ["Task", "Candidate", "Device", "Cases:", "When (UTC)"]
     yield _table(
         heads,
-        [
-            [_code(row.task), _code(row.candidate), _code(place(row)), _cases(row), _when(row.started_at)]
-            for row in sorted(rows, key=_key)
-        ],
+        [[_code(row.task), _code(row.candidate), _code(place(row)), _cases(row), _when(row.started_at)] for row in sorted(rows, key=_key)],
     )
 
 
@@ -306,10 +298,7 @@ def _problem_section(problems: Sequence[Problem]) -> Iterable[str]:
     if not problems:
         return
     yield "## Lines that could not be read"
-    lines = [
-        f"- {_code(f'{problem.file.name}:{problem.line}')} {_code(_shortened(problem.message))}"
-        for problem in problems[:_PROBLEMS_SHOWN]
-    ]
+    lines = [f"- {_code(f'{problem.file.name}:{problem.line}')} {_code(_shortened(problem.message))}" for problem in problems[:_PROBLEMS_SHOWN]]
     if len(problems) > _PROBLEMS_SHOWN:
         lines.append(f"- and {len(problems) - _PROBLEMS_SHOWN} more")
     yield "\n".join(lines)

@@ -54,9 +54,7 @@ def timing_line(verdict: Verdict, timing: Timing) -> Text:
     """Write a time: the speed-up of one case with its interval, both times, and the flags."""
     text = _headline(timing.verdict, _COMPARISON_STYLES[timing.verdict], verdict)
     text.append(f"  {visible(timing.case)}", "dim")
-    bounds = (
-        "too few pairs" if "few_pairs" in timing.flags else interval(timing.speedup_low, timing.speedup_high)
-    )
+    bounds = "too few pairs" if "few_pairs" in timing.flags else interval(timing.speedup_low, timing.speedup_high)
     times = f"{duration(timing.reference_s)} → {duration(timing.candidate_s)}"
     _append_line(text, f"{factor(timing.speedup)} ({bounds})  {times}")
     notes = [*timing.flags, *(["gain is launch overhead"] if _gains_launches(timing) else [])]

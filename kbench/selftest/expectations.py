@@ -93,11 +93,7 @@ def _read_entry(path: Path, reference: Path) -> Entry:
 
 def _literal(tree: ast.Module, path: Path) -> dict[str, Any]:
     for node in tree.body:
-        if (
-            isinstance(node, ast.Assign)
-            and isinstance(node.targets[0], ast.Name)
-            and node.targets[0].id == "EXPECT"
-        ):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "EXPECT":
             found = ast.literal_eval(node.value)
             if isinstance(found, dict):
                 return found

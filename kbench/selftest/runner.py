@@ -69,9 +69,7 @@ def run_selftest(
 
 
 class _Selftest(Events):
-    def __init__(
-        self, entries: Sequence[Entry], options: Options, tell: Callable[[Outcome], None] | None
-    ) -> None:
+    def __init__(self, entries: Sequence[Entry], options: Options, tell: Callable[[Outcome], None] | None) -> None:
         self._entries = {entry.candidate.label: entry for entry in entries}
         self._engine = LocalEngine(options, self)
         self._tell = tell
@@ -160,12 +158,8 @@ def _kind(entry: Entry) -> str:
 
 def _right(entry: Entry) -> str:
     expectation = entry.expectation
-    words = " or ".join(
-        [f"{expectation.status}: {reason}" for reason in expectation.reasons] or [expectation.status]
-    )
-    return (
-        words if expectation.max_speedup is None else f"{words}, or pass below {expectation.max_speedup:g}x"
-    )
+    words = " or ".join([f"{expectation.status}: {reason}" for reason in expectation.reasons] or [expectation.status])
+    return words if expectation.max_speedup is None else f"{words}, or pass below {expectation.max_speedup:g}x"
 
 
 def _detail(result: Result | None) -> str:

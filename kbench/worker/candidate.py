@@ -95,6 +95,9 @@ class Worker:
 
     def load(self, request: Message, _fds: list[int]) -> Message:
         """Import the file from where it lies, in a namespace of its own; find its model class."""
+        if self.args["interpret"]:
+            # Triton runs a kernel on CPU tensors by interpreting it, if this is there when it is imported.
+            os.environ["TRITON_INTERPRET"] = "1"
         intercept.install_over(self._build_socket, Path(self.args["cache"]))
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)

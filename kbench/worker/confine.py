@@ -98,11 +98,7 @@ class Policy:
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Policy:
         """Read a policy from the parent's message, whose keys are the fields; paths are text."""
-        paths = {
-            name: tuple(map(Path, fields[name]))
-            for name in ("readable", "writable", "hidden")
-            if name in fields
-        }
+        paths = {name: tuple(map(Path, fields[name])) for name in ("readable", "writable", "hidden") if name in fields}
         return cls(**{**fields, **paths, "scratch": Path(fields["scratch"])})
 
 
@@ -142,9 +138,7 @@ def confine(policy: Policy, *, newest_abi: int = landlock.NEWEST_ABI) -> Confine
     version, lacking = _restrict_files(grants, newest_abi)
     held = [f"landlock:{version}"] if version else []
     try:
-        seccomp.forbid(
-            hold_signals=version < landlock.ABI_SIGNALS, hold_truncation=0 < version < landlock.ABI_TRUNCATE
-        )
+        seccomp.forbid(hold_signals=version < landlock.ABI_SIGNALS, hold_truncation=0 < version < landlock.ABI_TRUNCATE)
         held.append("seccomp")
     except OSError as error:
         lacking.append(f"no system call filter: {error.strerror}")
@@ -265,9 +259,7 @@ def _limit(policy: Policy, user: int | None) -> None:
 
 
 def _lower(limit: int, value: int) -> None:
-    soft, hard = (
-        value if old == resource.RLIM_INFINITY else min(old, value) for old in resource.getrlimit(limit)
-    )
+    soft, hard = (value if old == resource.RLIM_INFINITY else min(old, value) for old in resource.getrlimit(limit))
     resource.setrlimit(limit, (soft, hard))
 
 

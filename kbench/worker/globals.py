@@ -38,11 +38,7 @@ _WATCHED: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (ctypes.CDLL, ("__getattr__", "__getitem__", "__init__")),
     (socket.socket, ("sendall", "recv", "sendmsg", "recvmsg")),
 )
-_HOOKS = tuple(
-    name
-    for name in vars(torch.nn.modules.module)
-    if name.startswith("_global_") and isinstance(getattr(torch.nn.modules.module, name), dict)
-)
+_HOOKS = tuple(name for name in vars(torch.nn.modules.module) if name.startswith("_global_") and isinstance(getattr(torch.nn.modules.module, name), dict))
 # torch.compile rewraps functions of torch with its own: code in torch's own files is no offence.
 _TORCH_FOLDER = os.path.dirname(torch.__file__)
 _CODE_TYPES = (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, type)
@@ -76,9 +72,7 @@ def _settings() -> dict[str, Callable[[], Any]]:
         "global module hooks": lambda: {name: len(getattr(torch.nn.modules.module, name)) for name in _HOOKS},
         "trace function": lambda: (sys.gettrace(), sys.getprofile(), threading.gettrace(), threading.getprofile()),
         "monitoring tools": _monitoring_tools,
-        "timer signals": lambda: (
-            [signal.getsignal(number) for number in _TIMER_SIGNALS] + [signal.getitimer(timer) != (0.0, 0.0) for timer in _TIMERS]
-        ),
+        "timer signals": lambda: [signal.getsignal(number) for number in _TIMER_SIGNALS] + [signal.getitimer(timer) != (0.0, 0.0) for timer in _TIMERS],
         "thread switch interval": sys.getswitchinterval,
         "garbage collector": gc.isenabled,
         "dispatch modes": lambda: torch._C._len_torch_dispatch_stack(),

@@ -133,9 +133,7 @@ class Judge:
         if self._reference is None:
             self.tell("reference")
             opening = self.opening
-            self._reference = Reference(
-                Path(opening.reference), self.device, root_seed=opening.seed, label=opening.task
-            )
+            self._reference = Reference(Path(opening.reference), self.device, root_seed=opening.seed, label=opening.task)
         return self._reference
 
     def case_reference(self, case: Case) -> CaseReference:
@@ -147,9 +145,7 @@ class Judge:
         if case.name not in self._cases:
             self.tell(f"reference {case.name}")
             try:
-                self._cases[case.name] = CaseReference(
-                    self._task(), case, trials=self.opening.trials, tolerance=self.opening.tolerance
-                )
+                self._cases[case.name] = CaseReference(self._task(), case, trials=self.opening.trials, tolerance=self.opening.tolerance)
             except ReferenceFault as error:
                 self._cases[case.name] = error
         found = self._cases[case.name]
@@ -174,9 +170,7 @@ class Judge:
         if "reference_module" in request:
             self._peers["reference"] = Peer(fds[0], self.tell)
             self._peers["reference"].greet()
-            self._peers["reference"].ask(
-                "load", "load", path=self.opening.reference, module=request["reference_module"], model="Model"
-            )
+            self._peers["reference"].ask("load", "load", path=self.opening.reference, module=request["reference_module"], model="Model")
         peer = self._candidate
         assert peer is not None
         reference = self.case_reference(case)

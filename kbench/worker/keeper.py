@@ -49,9 +49,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 _exit = os._exit
 
 
-def keep(
-    run: Callable[[], None], *, status_fd: int, memory_bytes: int | None = None, max_processes: int = 256
-) -> NoReturn:
+def keep(run: Callable[[], None], *, status_fd: int, memory_bytes: int | None = None, max_processes: int = 256) -> NoReturn:
     """Run `run` in a process of its own until it ends, then end all that it left and report.
 
     For a process that was just forked: its other descriptors are closed. SIGTERM, the end of the
@@ -164,11 +162,7 @@ class Keeper:
             return "processes"
         rss_bytes = sum(map(_rss_bytes, self._pids))
         self._max_rss_bytes = max(self._max_rss_bytes, rss_bytes)
-        if (
-            self._memory_bytes is None
-            or rss_bytes <= self._memory_bytes
-            or time.monotonic() < self._next_exact_s
-        ):
+        if self._memory_bytes is None or rss_bytes <= self._memory_bytes or time.monotonic() < self._next_exact_s:
             return ""
         return "memory" if self._exact_bytes() > self._memory_bytes else ""
 
@@ -305,9 +299,7 @@ def _children(pid: int) -> list[int]:
         threads = os.listdir(f"/proc/{pid}/task")
     except OSError:
         return []
-    return [
-        int(child) for thread in threads for child in _read(f"/proc/{pid}/task/{thread}/children").split()
-    ]
+    return [int(child) for thread in threads for child in _read(f"/proc/{pid}/task/{thread}/children").split()]
 
 
 def _children_by_scan() -> Callable[[int], list[int]]:

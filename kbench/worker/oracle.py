@@ -79,7 +79,4 @@ class Float64Oracle:
                 self._run32()
             with ReplayDraws(record.draws):
                 result = self._run64()
-        return [
-            leaf if isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex()) else None
-            for leaf in self._flatten(result)
-        ]
+        return [leaf if isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex()) else None for leaf in self._flatten(result)]

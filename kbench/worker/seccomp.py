@@ -218,9 +218,7 @@ def _rules(pid: int) -> Iterator[_Rule]:
     for name in ("move_pages", "sched_setaffinity", "sched_setparam", "sched_setscheduler", "sched_setattr"):
         yield _Rule(name, errno.EPERM, (_Test(0, allowed=(0, pid)),))
     yield _Rule("setpriority", errno.EPERM, (_Test(0, refused=(_PRIO_USER,)), _Test(1, allowed=(0, pid))))
-    yield _Rule(
-        "ioprio_set", errno.EPERM, (_Test(0, refused=(_IOPRIO_WHO_USER,)), _Test(1, allowed=(0, pid)))
-    )
+    yield _Rule("ioprio_set", errno.EPERM, (_Test(0, refused=(_IOPRIO_WHO_USER,)), _Test(1, allowed=(0, pid))))
 
 
 def _signal_rules(pid: int) -> Iterator[_Rule]:

@@ -128,9 +128,7 @@ class CaseSession:
 
     def construct(self) -> None:
         """Have the peer build its model from the reference's seed, and give it the reference's weights."""
-        answer = self.peer.ask(
-            self._stage("construct"), "construct", init=self.reference.init_spec, seed=self.reference.init_seed
-        )
+        answer = self.peer.ask(self._stage("construct"), "construct", init=self.reference.init_spec, seed=self.reference.init_seed)
         self._give_weights(_manifest(answer.get("manifest")))
 
     def _give_weights(self, manifest: list[tuple[str, str, list[int]]]) -> None:
@@ -149,9 +147,7 @@ class CaseSession:
         for mine, spec in specs.items():
             tensors.view_of(arena.memory, spec).copy_(by_name[mine])
         _settle(self.device)
-        answer = self.peer.ask(
-            self._stage("weights"), "weights", map=[[theirs, specs[mine]] for mine, theirs in matched.items()]
-        )
+        answer = self.peer.ask(self._stage("weights"), "weights", map=[[theirs, specs[mine]] for mine, theirs in matched.items()])
         differed = [str(name)[:80] for name in answer.get("differed", [])][:8]
         if differed:
             self.notes.append(f"weights copied from the reference, matched by {how}: {', '.join(differed)}")
@@ -195,9 +191,7 @@ class CaseSession:
                 checks["determinism"] = CheckResult(name="determinism", status=Status.FAIL, detail=detail)
                 return checks["determinism"]
         spent = time.monotonic() - started
-        checks["determinism"] = CheckResult(
-            name="determinism", status=Status.PASS, detail=f"{calls} repetitions", seconds=spent
-        )
+        checks["determinism"] = CheckResult(name="determinism", status=Status.PASS, detail=f"{calls} repetitions", seconds=spent)
         return None
 
     def _skipped(self, trial: Trial) -> frozenset[str]:
@@ -263,11 +257,7 @@ class CaseSession:
 
     def _lay_out_outputs(self, trial: Trial) -> tuple[list[tensors.Spec], memory.Arena]:
         layout = tensors.Layout()
-        places = [
-            tensors.describe(leaf.tensor.contiguous(), place=layout.place)
-            for leaf in trial.expected
-            if leaf.tensor is not None
-        ]
+        places = [tensors.describe(leaf.tensor.contiguous(), place=layout.place) for leaf in trial.expected if leaf.tensor is not None]
         outputs = self.arena("outputs", layout.end_bytes)
         outputs.poison()
         _settle(self.device)
@@ -325,9 +315,7 @@ class CaseSession:
         return name if case == "default" else f"{name} (case {case})"
 
 
-def match_weights(
-    reference: list[tuple[str, str, list[int]]], candidate: list[tuple[str, str, list[int]]]
-) -> tuple[dict[str, str], str]:
+def match_weights(reference: list[tuple[str, str, list[int]]], candidate: list[tuple[str, str, list[int]]]) -> tuple[dict[str, str], str]:
     """Pair the reference's weights with a candidate's: reference name -> candidate name, and by what rule.
 
     By name where all names, dtypes and shapes agree; else by order where the sequences of dtypes and
@@ -346,9 +334,7 @@ def match_weights(
     return {}, "unmatched"
 
 
-def _compare_inputs(
-    now: torch.Tensor, master: torch.Tensor, args: tensors.Spec, trial: Trial
-) -> tuple[list[str], list[str]]:
+def _compare_inputs(now: torch.Tensor, master: torch.Tensor, args: tensors.Spec, trial: Trial) -> tuple[list[str], list[str]]:
     """Name the inputs that changed, and where memory around them did."""
     if torch.equal(now, master):
         return [], []
@@ -370,9 +356,7 @@ def _compare_inputs(
     return changed, [f"at byte {where} of the inputs' memory"]
 
 
-def _run_checks(
-    evidence: Evidence, results: dict[str, CheckResult], *, skipped: frozenset[str]
-) -> CheckResult | None:
+def _run_checks(evidence: Evidence, results: dict[str, CheckResult], *, skipped: frozenset[str]) -> CheckResult | None:
     """Run the checks in order up to the first that fails; times add up over the trials."""
     for name, check in CHECKS.items():
         if name in skipped:

@@ -21,11 +21,7 @@ Spec = dict[str, Any]
 ALIGNMENT_BYTES = 512
 RED_ZONE_BYTES = 512
 
-_DTYPES: dict[str, torch.dtype] = {
-    str(dtype).removeprefix("torch."): dtype
-    for dtype in vars(torch).values()
-    if isinstance(dtype, torch.dtype)
-}
+_DTYPES: dict[str, torch.dtype] = {str(dtype).removeprefix("torch."): dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
 
 
 def dtype_name(dtype: torch.dtype) -> str:

@@ -62,9 +62,7 @@ def verdict(task: str, candidate: str, status: str, **fields: object) -> Verdict
 def test_the_whole_page() -> None:
     timings = [
         timed("cvae", "@compile", 2.0, **H200),
-        timed(
-            "cvae", "fused", 8.0, **H200, reference_wall_s=402e-6, candidate_wall_s=48e-6, flags="host_bound"
-        ),
+        timed("cvae", "fused", 8.0, **H200, reference_wall_s=402e-6, candidate_wall_s=48e-6, flags="host_bound"),
         timed("mixture", "document", 2.0, **H200, verdict="unresolved", flags="few_pairs"),
         timed("mixture", "document", 4.0, **H200, case="large"),
         timed("cvae", "cpp", 1.2, **CPU, started_at="2026-11-30T09:00:00+00:00"),
@@ -231,11 +229,7 @@ HOSTILE = [
     "=1+1",
     " ",
 ]
-TEXTS = (
-    st.sampled_from(HOSTILE)
-    | st.text(alphabet="|`\\<>[]()!*_#&\n\r \x1b-ab", max_size=14)
-    | st.text(max_size=14)
-)
+TEXTS = st.sampled_from(HOSTILE) | st.text(alphabet="|`\\<>[]()!*_#&\n\r \x1b-ab", max_size=14) | st.text(max_size=14)
 TAGS = {"h1", "h2", "p", "table", "thead", "tbody", "tr", "th", "td", "code", "ul", "ol", "li"}
 
 
@@ -262,9 +256,7 @@ def test_no_text_of_a_row_is_more_than_text(one: str, other: str) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "text", [text for text in HOSTILE if text.isprintable() and text.strip() and "\\" not in text]
-)
+@pytest.mark.parametrize("text", [text for text in HOSTILE if text.isprintable() and text.strip() and "\\" not in text])
 def test_hostile_text_is_shown_as_it_is(text: str) -> None:
     page = render([], [verdict("cvae", "c", "fail", detail=text)], [])
 

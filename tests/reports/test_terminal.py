@@ -57,9 +57,7 @@ def test_a_failure_says_why_and_what_to_know_besides() -> None:
 
 
 def test_a_skip_says_what_is_missing() -> None:
-    skip = Verdict(
-        task="t", candidate="c", device="cuda", status=Status.SKIP, detail="this machine has no GPU"
-    )
+    skip = Verdict(task="t", candidate="c", device="cuda", status=Status.SKIP, detail="this machine has no GPU")
 
     assert shown(verdict_line(skip)).splitlines() == ["skip  t/c  cuda", "      this machine has no GPU"]
 
@@ -144,23 +142,17 @@ def test_a_terminal_gets_colour_and_no_color_is_respected(monkeypatch: pytest.Mo
 @settings(deadline=None, max_examples=100)
 @given(st.text(max_size=30) | st.text(alphabet="[]/\\bold\x1b\x9b\r\n\b\a\u202e :red", max_size=20))
 def test_no_candidate_can_write_markup_or_control_codes(text: str) -> None:
-    verdict = Verdict(
-        task="t", candidate=text, device=text, status=Status.FAIL, reason="run", detail=text, warnings=(text,)
-    )
+    verdict = Verdict(task="t", candidate=text, device=text, status=Status.FAIL, reason="run", detail=text, warnings=(text,))
     candidate = Candidate(task=text, name=text, source=Path("x.py"), error=text)
 
     for what in (verdict_line(verdict), list_table([], [candidate])):
         output = shown(what, width=400, force_terminal=True, color_system=None)
         assert all(character.isprintable() for character in output.replace("\n", ""))
     assert len(shown(verdict_line(verdict), width=400).splitlines()) <= 3
-    assert "[bold]x[/]" in shown(
-        list_table([], [Candidate(task="t", name="[bold]x[/]", source=Path("x.py"))])
-    )
+    assert "[bold]x[/]" in shown(list_table([], [Candidate(task="t", name="[bold]x[/]", source=Path("x.py"))]))
 
 
 def test_a_long_detail_is_cut_where_it_is_shown() -> None:
-    verdict = Verdict(
-        task="t", candidate="c", device="cpu", status=Status.FAIL, reason="build", detail="x" * 10**5
-    )
+    verdict = Verdict(task="t", candidate="c", device="cpu", status=Status.FAIL, reason="build", detail="x" * 10**5)
 
     assert len(shown(verdict_line(verdict), width=10**6)) < 500

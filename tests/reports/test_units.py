@@ -30,9 +30,7 @@ def test_a_time_has_three_digits_and_its_unit(seconds: float | None, text: str) 
     assert duration(seconds) == text
 
 
-@pytest.mark.parametrize(
-    ("ratio", "text"), [(None, ""), (2.0, "2.00×"), (0.984, "0.984×"), (15.26, "15.3×"), (12345.0, "12345×")]
-)
+@pytest.mark.parametrize(("ratio", "text"), [(None, ""), (2.0, "2.00×"), (0.984, "0.984×"), (15.26, "15.3×"), (12345.0, "12345×")])
 def test_a_ratio_has_three_digits(ratio: float | None, text: str) -> None:
     assert factor(ratio) == text
 

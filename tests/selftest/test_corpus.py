@@ -23,9 +23,7 @@ KNOWN_MISSES = {
 }
 # What only the clock can tell is left to `kbench selftest` on a quiet machine.
 ON_CPU = [
-    label
-    for label, entry in CORPUS.items()
-    if "cpu" in entry.expectation.devices and entry.expectation.run == "verify" and label not in KNOWN_MISSES
+    label for label, entry in CORPUS.items() if "cpu" in entry.expectation.devices and entry.expectation.run == "verify" and label not in KNOWN_MISSES
 ]
 ON_CUDA = [label for label, entry in CORPUS.items() if "cuda" in entry.expectation.devices]
 

@@ -258,15 +258,11 @@ def both_ways() -> None:
             go_on()
         children.append(pid)
     me = os.getpid()
-    sys.exit(
-        0 if sorted(keeper._children(me)) == sorted(keeper._children_by_scan()(me)) == sorted(children) else 1
-    )
+    sys.exit(0 if sorted(keeper._children(me)) == sorted(keeper._children_by_scan()(me)) == sorted(children) else 1)
 
 
 WORK: dict[str, Callable[[], None]] = {
-    name.strip("_"): function
-    for name, function in globals().items()
-    if callable(function) and function.__module__ == __name__
+    name.strip("_"): function for name, function in globals().items() if callable(function) and function.__module__ == __name__
 }
 
 

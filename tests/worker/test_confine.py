@@ -236,17 +236,12 @@ def old_call() -> None:
 def capabilities() -> list[str]:
     own = Path("/proc/self/status").read_text()
     child = subprocess.run(["cat", "/proc/self/status"], capture_output=True, text=True, check=True).stdout
-    return [
-        line.split()[1] for text in (own, child) for line in text.splitlines() if line.startswith("CapEff")
-    ]
+    return [line.split()[1] for text in (own, child) for line in text.splitlines() if line.startswith("CapEff")]
 
 
 @probe
 def limits() -> list[int]:
-    return [
-        resource.getrlimit(which)[1]
-        for which in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE, resource.RLIMIT_DATA)
-    ]
+    return [resource.getrlimit(which)[1] for which in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE, resource.RLIMIT_DATA)]
 
 
 @probe
@@ -285,9 +280,7 @@ def daily_life() -> dict[str, object]:
         "module": wave.__name__,
         "maps": "torch" in Path("/proc/self/maps").read_text(),
         "copied": os.path.getsize(copy) > 0,
-        "null": subprocess.run(
-            ["sh", "-c", "echo a > /dev/null && echo b"], check=True, capture_output=True, text=True
-        ).stdout,
+        "null": subprocess.run(["sh", "-c", "echo a > /dev/null && echo b"], check=True, capture_output=True, text=True).stdout,
     }
 
 
@@ -339,9 +332,7 @@ def torch_compile() -> bool:
 
     x = torch.arange(2000.0)
     # Compiles one file instead of seven: none to try the machine's vector units, no header in advance.
-    compiled = torch.compile(
-        lambda tensor: torch.relu(tensor) * 2 + 1, options={"cpp_cache_precompile_headers": False}
-    )
+    compiled = torch.compile(lambda tensor: torch.relu(tensor) * 2 + 1, options={"cpp_cache_precompile_headers": False})
     return torch.equal(compiled(x), torch.relu(x) * 2 + 1)
 
 
@@ -442,9 +433,7 @@ class Land:
 def server() -> Iterator[subprocess.Popen[str]]:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     command = [sys.executable, __file__]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd="/"
-    ) as process:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd="/") as process:
         yield process
         assert process.stdin is not None
         process.stdin.close()
@@ -484,17 +473,13 @@ def test_the_record_says_what_is_in_force(land: Land) -> None:
 
 
 @pytest.mark.parametrize("path", FORBIDDEN)
-@pytest.mark.parametrize(
-    "name", ["read", "read_through_link", "write", "append", "remove", "truncate", "cut_by_opening"]
-)
+@pytest.mark.parametrize("name", ["read", "read_through_link", "write", "append", "remove", "truncate", "cut_by_opening"])
 def test_what_is_not_its_own_is_out_of_reach(land: Land, name: str, path: str) -> None:
     assert land.attempt(name, str(land.root / path)).error == "EACCES"
     assert (land.root / path).read_text() == "here before"
 
 
-@pytest.mark.parametrize(
-    "path", ["project/results/new", "build/own/new", "build/other/new", "home/new", "new"]
-)
+@pytest.mark.parametrize("path", ["project/results/new", "build/own/new", "build/other/new", "home/new", "new"])
 @pytest.mark.parametrize("name", ["write", "make_folder"])
 def test_nothing_new_appears_outside_the_scratch_folder(land: Land, name: str, path: str) -> None:
     assert land.attempt(name, str(land.root / path)).error == "EACCES"
@@ -579,17 +564,13 @@ def test_attributes_and_owners_of_files_stay(land: Land) -> None:
     assert land.attempt("set_owner", str(land.scratch / "own")).error == "EPERM"
 
 
-@pytest.mark.parametrize(
-    "family", [socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK, socket.AF_PACKET, socket.AF_VSOCK]
-)
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK, socket.AF_PACKET, socket.AF_VSOCK])
 @pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW])
 def test_there_is_no_network(land: Land, family: int, kind: int) -> None:
     assert land.attempt("open_socket", family, kind).error == "EACCES"
 
 
-@pytest.mark.parametrize(
-    "kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW, socket.SOCK_SEQPACKET]
-)
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW, socket.SOCK_SEQPACKET])
 @pytest.mark.parametrize("place", ["abstract", "folder"])
 def test_sockets_of_others_cannot_be_reached(land: Land, kind: int, place: str) -> None:
     """A daemon behind a Unix socket would do what the candidate itself may not."""

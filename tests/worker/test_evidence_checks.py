@@ -33,10 +33,7 @@ def evidence(actual: Any, expected: Any, *, truths: list[torch.Tensor | None] | 
     wanted: list[torch.Tensor] = []
     expected_tree = describe_output(expected, wanted)
     expected_tensors, actual_tensors = iter(wanted), iter(given)
-    leaves = [
-        Leaf(path=path, spec=spec, tensor=next(expected_tensors) if spec["k"] == "tensor" else None)
-        for path, spec in tensors.leaves(expected_tree)
-    ]
+    leaves = [Leaf(path=path, spec=spec, tensor=next(expected_tensors) if spec["k"] == "tensor" else None) for path, spec in tensors.leaves(expected_tree)]
     return Evidence(
         expected=leaves,
         expected_tree=expected_tree,

@@ -100,9 +100,7 @@ def keep() -> Iterator[Any]:
         ("kill_group", None, signal.SIGKILL),
     ],
 )
-def test_the_report_says_how_the_worker_ended(
-    keep: Any, work: str, code: int | None, number: int | None
-) -> None:
+def test_the_report_says_how_the_worker_ended(keep: Any, work: str, code: int | None, number: int | None) -> None:
     report = keep(work).report()
 
     assert (report["exit"], report["signal"]) == (code, number)
@@ -205,9 +203,7 @@ def test_nothing_goes_on_where_nobody_reads_the_report(keep: Any) -> None:
     kept.await_nobody()
 
 
-@pytest.mark.parametrize(
-    "work", ["has_no_status_descriptor", "has_a_session", "has_clean_signals", "both_ways"]
-)
+@pytest.mark.parametrize("work", ["has_no_status_descriptor", "has_a_session", "has_clean_signals", "both_ways"])
 def test_a_worker_finds_what_it_should(keep: Any, work: str) -> None:
     """It cannot write a report, its group is its own, and it inherits no blocked signal."""
     assert keep(work).report()["exit"] == 0

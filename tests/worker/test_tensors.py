@@ -84,8 +84,7 @@ def test_leaves_do_not_touch_and_leave_room_for_red_zones() -> None:
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=4)
-    | st.dictionaries(st.sampled_from(["k", "v", "items", "keys", "dtype", "shape", "stride", "device"]), inner),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["k", "v", "items", "keys", "dtype", "shape", "stride", "device"]), inner),
     max_leaves=12,
 )
 

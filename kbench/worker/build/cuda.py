@@ -13,9 +13,7 @@ from kbench.worker.build.request import KernelResources
 LIGHT_MEMORY_BYTES = 1000 * 2**20
 FULL_MEMORY_BYTES = 3200 * 2**20
 
-_ERROR = re.compile(
-    r"^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): (?:catastrophic )?error(?: #[\w-]+)?: (?P<text>.*)$", re.MULTILINE
-)
+_ERROR = re.compile(r"^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): (?:catastrophic )?error(?: #[\w-]+)?: (?P<text>.*)$", re.MULTILINE)
 _PTXAS_ERROR = re.compile(r"^ptxas .*?(?:fatal|error)\s*: (?P<text>.*)$", re.MULTILINE)
 _PTXAS = re.compile(
     r"Compiling entry function '(?P<kernel>[^']+)' for '(?P<architecture>\w+)'\n"

@@ -90,19 +90,13 @@ _BY_NAME: Mapping[str, str] = {
     "Slice Ellipsis TensorIndex indexing index index_put_": "ATen/TensorIndexing.h",
     "TensorGeometry": "ATen/TensorGeometry.h",
     "TensorIterator TensorIteratorConfig TensorIteratorBase": "ATen/TensorIterator.h",
-    "TensorArg checkSize checkDim checkAllSame checkAllSameGPU checkAllSameType checkContiguous CheckedFrom": (
-        "ATen/TensorUtils.h"
-    ),
+    "TensorArg checkSize checkDim checkAllSame checkAllSameGPU checkAllSameType checkContiguous CheckedFrom": ("ATen/TensorUtils.h"),
     "expand_size expand_inplace expand_outplace infer_size sum_to": "ATen/ExpandUtils.h",
     "scalar_to_tensor wrapped_scalar_tensor": "ATen/ScalarOps.h",
-    "parallel_for parallel_reduce get_num_threads set_num_threads get_thread_num in_parallel_region": (
-        "ATen/Parallel.h"
-    ),
+    "parallel_for parallel_reduce get_num_threads set_num_threads get_thread_num in_parallel_region": ("ATen/Parallel.h"),
     "NoGradGuard AutoGradMode GradMode": "ATen/core/grad_mode.h",
     "InferenceMode": "c10/core/InferenceMode.h",
-    "AutoDispatchBelowAutograd AutoDispatchBelowADInplaceOrView AutoNonVariableTypeMode": (
-        "ATen/core/LegacyTypeDispatch.h"
-    ),
+    "AutoDispatchBelowAutograd AutoDispatchBelowADInplaceOrView AutoNonVariableTypeMode": ("ATen/core/LegacyTypeDispatch.h"),
     "IValue": "ATen/core/ivalue.h",
     "Dict": "ATen/core/Dict.h",
     "List": "ATen/core/List.h",
@@ -173,10 +167,8 @@ def _stand_ins(names: frozenset[str], include: Path, *, python: bool) -> dict[st
     if "native" in names:
         wanted += [f"ATen/ops/{function}_native.h" for function in functions]
     factories, factory_headers = _factories(names, include)
-    base = "#pragma once\n" + "".join(
-        f"#include <{header}>\n" for header in [*wanted, *factory_headers] if "/" not in header or _exists(include, header)
-    )
-    types = f'#include <{_LIGHT}>\n{_without_includes((include / _API / "torch/types.h").read_text())}'
+    base = "#pragma once\n" + "".join(f"#include <{header}>\n" for header in [*wanted, *factory_headers] if "/" not in header or _exists(include, header))
+    types = f"#include <{_LIGHT}>\n{_without_includes((include / _API / 'torch/types.h').read_text())}"
     everything = "#pragma once\n#include <torch/types.h>\n"
     extension = everything + ("#include <torch/python.h>\n" if python else "")
     return {
@@ -236,9 +228,6 @@ def _factories(names: frozenset[str], include: Path) -> tuple[str, list[str]]:
     headers += [f"ATen/ops/{function}.h" for function in sorted(functions)]
     if "tensor" in functions:
         headers.append(f"{_API}/torch/detail/TensorDataContainer.h")
-    inline = "".join(
-        f"inline at::Tensor {name}({rest}}}\n".replace("autograd::make_variable(", "::kbench_light::make_variable(")
-        for name, rest in named
-    )
+    inline = "".join(f"inline at::Tensor {name}({rest}}}\n".replace("autograd::make_variable(", "::kbench_light::make_variable(") for name, rest in named)
     deleter = "using Deleter = std::function<void(void*)>;\nusing at::MemoryFormat;\n"
     return f"{_MAKE_VARIABLE}namespace torch {{\n{deleter}{inline}}}\n", headers

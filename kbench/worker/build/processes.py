@@ -53,9 +53,7 @@ class _Running:
     output: IO[bytes]
 
 
-def run_all(
-    commands: Sequence[Sequence[str]], *, folder: Path, jobs: int, timeout_s: float, confine: Confine | None = None
-) -> list[Finished]:
+def run_all(commands: Sequence[Sequence[str]], *, folder: Path, jobs: int, timeout_s: float, confine: Confine | None = None) -> list[Finished]:
     """Run commands in `folder`, at most `jobs` at a time, and answer in their order.
 
     `confine` is called with `folder` in each child before its program starts, to take away whatever

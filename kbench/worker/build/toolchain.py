@@ -147,9 +147,7 @@ def commands(request: BuildRequest) -> Commands:
             is_standalone=request.is_standalone,
         )
         variables = dict(re.findall(r"^(\w+) = (.*)$", path.read_text(), re.MULTILINE))
-    return Commands(
-        **{name: tuple(shlex.split(variables.get(name, ""))) for name in ("cxx", "cflags", "ldflags", "nvcc", "cuda_cflags")}
-    )
+    return Commands(**{name: tuple(shlex.split(variables.get(name, ""))) for name in ("cxx", "cflags", "ldflags", "nvcc", "cuda_cflags")})
 
 
 def device_architectures() -> str:

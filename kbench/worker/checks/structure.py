@@ -27,9 +27,7 @@ def _difference(actual: Spec, expected: Spec, path: str) -> str:
     if expected["k"] not in ("seq", "dict"):
         return ""
     keys, expected_keys = (
-        (actual["keys"], expected["keys"])
-        if expected["k"] == "dict"
-        else (list(range(len(actual["items"]))), list(range(len(expected["items"]))))
+        (actual["keys"], expected["keys"]) if expected["k"] == "dict" else (list(range(len(actual["items"]))), list(range(len(expected["items"]))))
     )
     if expected["k"] == "seq" and len(keys) != len(expected_keys):
         return f"{path}: {len(keys)} items, expected {len(expected_keys)}"

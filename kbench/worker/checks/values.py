@@ -168,10 +168,7 @@ def _larger(old: float | None, new: float) -> float:
 def _outside(leaf: Leaf, actual: torch.Tensor, expected: torch.Tensor, found: Difference, rule: str) -> str:
     where = [int(i) for i in torch.unravel_index(torch.tensor(found.worst), actual.shape)] if actual.dim() else []
     got, want = actual.reshape(-1)[found.worst].item(), expected.reshape(-1)[found.worst].item()
-    return (
-        f"{leaf.path}: {found.outside} of {actual.numel()} elements outside {rule}; "
-        f"worst at {where}: {_short(got)} against {_short(want)}"
-    )
+    return f"{leaf.path}: {found.outside} of {actual.numel()} elements outside {rule}; worst at {where}: {_short(got)} against {_short(want)}"
 
 
 def _short(value: object) -> str:

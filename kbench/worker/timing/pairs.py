@@ -160,9 +160,7 @@ class CaseTimer:
 
     def _measure(self, per_block: int) -> list[str]:
         """Blocks of pairs until the stopping rule is content; the order of each pair, `rc` or `cr`."""
-        rule = stats.StoppingRule(
-            precision=self._settings["precision"], budget_s=self._settings["budget_s"], repeat=self._settings["repeat"]
-        )
+        rule = stats.StoppingRule(precision=self._settings["precision"], budget_s=self._settings["budget_s"], repeat=self._settings["repeat"])
         started = time.monotonic()
         orders: list[str] = []
         while not rule.is_finished(self._ratios(per_block), pairs=len(orders), elapsed_s=time.monotonic() - started):
@@ -335,7 +333,9 @@ class CaseTimer:
                 "noise": summary.noise,
                 "self_check": summary.self_check,
                 "order_effect": summary.order_effect,
-                "checked_outputs": self._checked, "loops": self._loops, "blocks": len(ratios),
+                "checked_outputs": self._checked,
+                "loops": self._loops,
+                "blocks": len(ratios),
             },
             "samples": {
                 "pairs_a_block": per_block,

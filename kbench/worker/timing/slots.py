@@ -68,9 +68,7 @@ class _Base:
         self._held: collections.deque[Any] = collections.deque()
 
     def _arguments(self, request: Message) -> list[list[Any]]:
-        return [
-            tensors.rebuild(spec, lambda leaf: tensors.view_of(self._inputs, leaf)) for spec in request["args"]
-        ]
+        return [tensors.rebuild(spec, lambda leaf: tensors.view_of(self._inputs, leaf)) for spec in request["args"]]
 
     def _hand_over(self, results: list[Any]) -> None:
         """Copy every output of the slot into the judge's memory before it hears that we are done."""
