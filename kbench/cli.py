@@ -41,7 +41,6 @@ Trials = Annotated[str | None, typer.Option("--trials", metavar="N", help="calls
 Timeout = Annotated[str | None, typer.Option("--timeout", metavar="SECONDS", help="the longest that one candidate may take")]
 Jobs = Annotated[str | None, typer.Option("--jobs", "-j", metavar="N", help="candidates judged side by side")]
 Strict = Annotated[bool, typer.Option("--strict", help="count skips as failures")]
-Resume = Annotated[bool, typer.Option("--resume", help="leave out what has a verdict for the same content and settings")]
 FailFast = Annotated[bool, typer.Option("--fail-fast", help="begin nothing more after the first failure")]
 Sandbox = Annotated[str, typer.Option("--sandbox", metavar="auto|require", help="`require` refuses to run without a sandbox")]
 Json = Annotated[bool, typer.Option("--json", help="JSON lines on stdout, one object a candidate")]
@@ -82,7 +81,6 @@ def verify(
     timeout: Timeout = None,
     jobs: Jobs = None,
     strict: Strict = False,
-    resume: Resume = False,
     fail_fast: FailFast = False,
     sandbox: Sandbox = "auto",
     json: Json = False,
@@ -110,7 +108,6 @@ def time_(
     timeout: Timeout = None,
     jobs: Jobs = None,
     strict: Strict = False,
-    resume: Resume = False,
     fail_fast: FailFast = False,
     sandbox: Sandbox = "auto",
     json: Json = False,
@@ -242,7 +239,6 @@ def _request(given: dict[str, Any]) -> RunRequest:
         jobs=None if given["jobs"] is None else _whole("--jobs", given["jobs"], least=1, most=1024),
         repeat=None if given.get("repeat") is None else _whole("--repeat", given["repeat"], least=1, most=100_000),
         strict=given["strict"],
-        resume=given["resume"],
         fail_fast=given["fail_fast"],
         sandbox=_one_of("--sandbox", given["sandbox"], ("auto", "require")),
         json=given["json"],

@@ -119,10 +119,7 @@ class RunRequest:
     overrides: Mapping[str, object] = field(default_factory=dict)
     jobs: int | None = None
     repeat: int | None = None
-    processes: int | None = None
     strict: bool = False
-    sanitize: bool = False
-    resume: bool = False
     fail_fast: bool = False
     sandbox: str = "auto"
     json: bool = False

@@ -243,7 +243,7 @@ class Zygote:
             if self._process is None or self._process.poll() is not None:
                 break
             await asyncio.sleep(0.01)
-        else:
+        if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()
         self._log.close()

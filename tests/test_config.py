@@ -1,0 +1,73 @@
+"""What kbench.toml may say, and what beats what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbench.config import Config, Tolerance, parse_config
+from kbench.errors import UsageError
+
+PATH = Path("kbench.toml")
+
+
+def test_the_command_line_beats_the_task_the_task_its_section_and_that_the_default() -> None:
+    config = parse_config("[verify]\ntrials = 7\natol = 1e-3\n[tasks.a]\ntrials = 9\n", PATH)
+
+    assert config.settings_for("b", {}).trials == 7
+    assert config.settings_for("a", {}).trials == 9
+    assert config.settings_for("a", {"trials": 2}).trials == 2
+    assert config.settings_for("a", {}).atol == 1e-3
+    assert config.settings_for("a", {}).rtol == 1e-4
+
+
+def test_half_precision_has_stated_tolerances_that_the_command_line_beats() -> None:
+    config = parse_config("[verify.tolerances]\nbfloat16 = { atol = 0.5, rtol = 0.25 }\n", PATH)
+    settings = config.settings_for("a", {})
+
+    assert settings.tolerances["float16"] == Tolerance(atol=1e-2, rtol=1e-2)
+    assert settings.tolerances["bfloat16"] == Tolerance(atol=0.5, rtol=0.25)
+    assert config.settings_for("a", {"atol": 1e-5}).tolerances["bfloat16"] == Tolerance(atol=1e-5, rtol=0.25)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[verify]\natoll = 1", "did you mean `atol`"),
+        ("[verify]\nprecision = 0.1", "move it to `[time]`"),
+        ("[verify]\natol = -1", "`verify.atol` is `-1`"),
+        ("[verify]\natol = nan", "`verify.atol` is `nan`"),
+        ("[verify]\nrtol = 1", "below 1"),
+        ("[verify]\ntrials = 0", "`verify.trials` is `0`"),
+        ("[verify]\ntrials = true", "whole number"),
+        ("[time]\nprecision = 5", "for 1 %, write `0.01`"),
+        ('[time]\nbaselines = ["@fast"]', "@compile"),
+        ("verify = 3", "must be a table"),
+        ("[verify", "not TOML"),
+        ("[colour]\nx = 1", "unknown key `colour`"),
+    ],
+)
+def test_what_is_wrong_is_said_with_the_key_the_value_and_the_way_out(text: str, words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_config(text, PATH)
+
+    assert words in f"{caught.value.message} {caught.value.hint}"
+    assert caught.value.exit_code == 2
+
+
+@given(st.text(max_size=80))
+def test_any_text_is_settings_or_a_usage_error(text: str) -> None:
+    try:
+        assert isinstance(parse_config(text, PATH), Config)
+    except UsageError:
+        pass
+
+
+def test_equal_settings_have_equal_names_and_others_have_others() -> None:
+    one, same, other = (Config().settings_for("a", overrides) for overrides in ({}, {}, {"trials": 4}))
+
+    assert one.sha256 == same.sha256
+    assert one.sha256 != other.sha256

@@ -1,0 +1,85 @@
+"""Tasks and candidates are found by reading files, never by running them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kbench import discovery
+from kbench.errors import NothingSelectedError, UsageError
+
+REFERENCE = "import torch\nclass Model(torch.nn.Module): ...\ndef get_inputs(n=1): ...\ndef get_init_inputs(): ...\n"
+CANDIDATE = "import torch\nraise SystemExit('this must not run')\nclass ModelNew(torch.nn.Module): ...\n"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    (tmp_path / "kbench.toml").write_text("")
+    write(tmp_path / "references/a.py", REFERENCE + "CASES = {'default': {}, 'big': {'inputs': {'n': 3}, 'devices': ['cuda'], 'timed': False}}\n")
+    write(tmp_path / "references/b.py", REFERENCE)
+    for name in ("a/one", "a/two", "b/one"):
+        write(tmp_path / f"candidates/{name}.py", CANDIDATE)
+    write(tmp_path / "candidates/a/_draft.py", CANDIDATE)
+    return tmp_path
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def labels(tree: Path, *selectors: str) -> list[str]:
+    return [candidate.label for candidate in discovery.discover(tree, selectors).candidates]
+
+
+def test_selectors_are_tasks_candidates_globs_and_files(tree: Path) -> None:
+    assert labels(tree) == ["a/one", "a/two", "b/one"]
+    assert labels(tree, "a") == ["a/one", "a/two"]
+    assert labels(tree, "b/one", "a/two") == ["a/two", "b/one"]
+    assert labels(tree, "*/one") == ["a/one", "b/one"]
+    assert labels(tree, str(tree / "candidates/b/one.py")) == ["b/one"]
+
+
+def test_what_names_nothing_is_said_with_the_nearest_name(tree: Path) -> None:
+    with pytest.raises(NothingSelectedError) as caught:
+        labels(tree, "a/onee")
+
+    assert "a/one" in caught.value.hint
+
+
+def test_a_file_outside_of_the_tree_needs_its_reference(tree: Path, tmp_path: Path) -> None:
+    write(tmp_path / "elsewhere.py", CANDIDATE)
+
+    with pytest.raises(UsageError, match="lies outside"):
+        labels(tree, str(tmp_path / "elsewhere.py"))
+
+
+def test_cases_are_read_from_a_literal(tree: Path) -> None:
+    task = discovery.discover(tree, ["a"]).tasks[0]
+
+    assert [case.name for case in task.cases] == ["default", "big"]
+    assert task.cases[1].inputs == {"n": 3}
+    assert task.cases[1].devices == ("cuda",)
+    assert not task.cases[1].timed
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "devices"),
+    [
+        ("", "torch", ("cpu", "cuda")),
+        ("import triton\n", "triton", ("cuda",)),
+        ("from torch.utils.cpp_extension import load_inline\nx = load_inline('n', 'int f();')\n", "cpp", ("cpu",)),
+        ("from torch.utils.cpp_extension import load_inline\nx = load_inline('n', '', cuda_sources='k')\n", "cuda", ("cuda",)),
+        ("DEVICES = ('cpu',)\nimport triton\n", "triton", ("cpu",)),
+    ],
+)
+def test_the_source_decides_where_a_candidate_runs(tree: Path, text: str, language: str, devices: tuple[str, ...]) -> None:
+    write(tree / "candidates/a/one.py", text + CANDIDATE)
+    candidate = discovery.discover(tree, ["a/one"]).candidates[0]
+
+    assert (candidate.language, candidate.devices, candidate.error) == (language, devices, "")
+
+
+def test_the_tree_is_the_nearest_folder_with_a_settings_file(tree: Path) -> None:
+    assert discovery.find_root(tree / "candidates/a") == tree
