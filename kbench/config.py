@@ -46,11 +46,7 @@ BASELINES = ("@compile", "@compile-max-autotune", "@cudagraph")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSettings:
-    """All that decides how one task is judged and timed.
-
-    `draws` is `same` or `distribution`, `domain` is `any` or `as_given`. `cases` names the cases to run;
-    empty: those that the reference marks for the device.
-    """
+    """All that decides how one task is judged and timed."""
 
     atol: float = 1e-4
     rtol: float = 1e-4
@@ -61,11 +57,6 @@ class TaskSettings:
     precision: float = 0.01
     budget_s: float = 2.0
     baselines: tuple[str, ...] = ("@compile",)
-    draws: str = "same"
-    domain: str = "any"
-    strict_fp32: bool = False
-    require_kernel: bool = False
-    cases: tuple[str, ...] = ()
 
     @property
     def sha256(self) -> str:
@@ -158,7 +149,7 @@ def parse_config(text: str, path: Path) -> Config:
     return Config(
         verify=_section(document.get("verify", {}), ("verify",), where="verify", path=path),
         time=_section(document.get("time", {}), ("time",), where="time", path=path),
-        tasks={name: _section(table, ("verify", "time", "task"), where=f"tasks.{name}", path=path) for name, table in tasks.items()},
+        tasks={name: _section(table, ("verify", "time"), where=f"tasks.{name}", path=path) for name, table in tasks.items()},
         path=path,
     )
 
@@ -214,15 +205,6 @@ def _count(*, most: int) -> Callable[[object], int]:
     return parse
 
 
-def _choice(*choices: str) -> Callable[[object], str]:
-    def parse(value: object) -> str:
-        if not isinstance(value, str) or value not in choices:
-            raise ValueError(value)
-        return value
-
-    return parse
-
-
 def _flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError(value)  # noqa: TRY004 - a parser has one way to refuse
@@ -265,7 +247,7 @@ _RTOL = _number(least=0, most=1, below=True)
 class Setting:
     """A key of kbench.toml: the section it is of, what it may hold (in words and as a parser), and a hint.
 
-    `section` is `verify`, `time`, or `task` for what is special to one task; `[tasks.NAME]` takes all three.
+    `section` is `verify` or `time`; `[tasks.NAME]` takes both.
     """
 
     section: str
@@ -314,21 +296,6 @@ SETTINGS: Mapping[str, Setting] = {
         parse=_words(*BASELINES),
         hint=f"there are {', '.join(f'`{name}`' for name in BASELINES)}; `[]` for none",
     ),
-    "draws": Setting(
-        section="task",
-        must="`same` or `distribution`",
-        parse=_choice("same", "distribution"),
-        hint="`distribution` judges a candidate with a generator of its own statistically",
-    ),
-    "domain": Setting(
-        section="task",
-        must="`any` or `as_given`",
-        parse=_choice("any", "as_given"),
-        hint="`as_given` keeps to the inputs of get_inputs",
-    ),
-    "strict_fp32": Setting(section="task", must="true or false", parse=_flag),
-    "require_kernel": Setting(section="task", must="true or false", parse=_flag),
-    "cases": Setting(section="task", must="a list of names of cases", parse=_words()),
 }
 
 
@@ -365,8 +332,7 @@ def _require_known(table: Mapping[str, object], known: Iterable[str], *, where: 
         name = f"{where}.{key}" if where else key
         elsewhere = SETTINGS.get(key)
         if elsewhere is not None:
-            section = "tasks.NAME" if elsewhere.section == "task" else elsewhere.section
-            raise UsageError(f"{path}: `{name}` stands in the wrong place", hint=f"move it to `[{section}]`")
+            raise UsageError(f"{path}: `{name}` stands in the wrong place", hint=f"move it to `[{elsewhere.section}]`")
         raise UsageError(f"{path}: unknown key `{name}`", hint=_nearest(key, known, ""))
 
 

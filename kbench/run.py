@@ -68,7 +68,9 @@ def _run(request: RunRequest, reporter: Reporter, *, timed: bool) -> Outcome:
 def _select(request: RunRequest) -> Selection:
     if request.pair is not None:
         return discovery.discover_pair(*request.pair)
-    return discovery.discover(_root(request), request.selectors)
+    root = _root(request)
+    request.config.require_known_tasks(path.stem for path in (root / "references").glob("*.py"))
+    return discovery.discover(root, request.selectors)
 
 
 def _root(request: RunRequest) -> Path:

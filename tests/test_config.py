@@ -71,3 +71,11 @@ def test_equal_settings_have_equal_names_and_others_have_others() -> None:
 
     assert one.sha256 == same.sha256
     assert one.sha256 != other.sha256
+
+
+def test_a_table_for_a_task_that_is_not_there_is_refused() -> None:
+    config = parse_config("[tasks.cvea]\ntrials = 3\n", PATH)
+
+    with pytest.raises(UsageError, match=r"names no task") as caught:
+        config.require_known_tasks(["cvae"])
+    assert "cvae" in caught.value.hint
