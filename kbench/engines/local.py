@@ -46,7 +46,7 @@ _LAST_WORDS_S = 2.0
 _GONE_S = 0.5
 # Host memory of a candidate's process tree; a share of the machine, so that the judge survives it.
 _MEMORY_SHARE = 0.7
-_MAX_PROCESSES = 512
+_MAX_PROCESSES = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,7 +93,7 @@ class Policy:
     gpu: bool = False
     file_bytes: int = 4 * 2**30
     data_bytes: int | None = None
-    max_threads: int = 1024
+    max_threads: int = 512 + 8 * (os.cpu_count() or 1)
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Policy:

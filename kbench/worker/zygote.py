@@ -13,6 +13,7 @@ import select
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -25,6 +26,10 @@ ROLES = ("judge", "candidate", "builder", "probe")
 
 # sysexits.h calls it EX_SOFTWARE: a worker of ours ended by a bug of ours.
 EXIT_BUG = 70
+
+# A keeper ends a fork bomb within a second or two.
+_FORK_TRIES = 100
+_FORK_PAUSE_S = 0.05
 
 Role = Callable[[Mapping[str, Any], list[int]], None]
 
@@ -73,18 +78,26 @@ def _serve(control: Channel, message: Message, keepers: dict[int, int], roles: M
             _signal(pid, signal.SIGTERM)
         return
     fds = control.take_fds()
-    try:
-        pid = os.fork()
-    except OSError:
-        # No process to be had: who waits for this one sees its descriptors close.
-        traceback.print_exc()
-        pid = -1
+    pid = _fork()
     if pid == 0:
         _become(roles[message["role"]], message, fds)
     for fd in fds:
         os.close(fd)
     if pid > 0:
         keepers[message["id"]] = pid
+
+
+def _fork() -> int:
+    """Fork; where no process is to be had, wait for a fork bomb's end, and give -1 at last.
+
+    Who waits for the worker then sees its descriptors close.
+    """
+    for _ in range(_FORK_TRIES):
+        try:
+            return os.fork()
+        except OSError:
+            time.sleep(_FORK_PAUSE_S)
+    return -1
 
 
 def _become(role: Role, message: Message, fds: list[int]) -> None:
