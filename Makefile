@@ -17,14 +17,14 @@ test: $(READY)
 	$(BIN)/python -m pytest
 
 check: $(READY)
-	$(BIN)/ruff format --check kbench tests benchmarks
+	$(BIN)/ruff format --check kbench tests
 	$(BIN)/ruff check kbench tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest
 
 format: $(READY)
-	$(BIN)/ruff format kbench tests benchmarks
+	$(BIN)/ruff format kbench tests
 	$(BIN)/ruff check --fix kbench tests
 
 $(READY): pyproject.toml
