@@ -30,7 +30,7 @@ format: $(READY)
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "kbench needs Python 3.11 or later; name one: make PYTHON=python3.12"; exit 1; }
 	@command -v c++ >/dev/null || command -v g++ >/dev/null || { echo "kbench needs a C++ compiler: apt-get install g++"; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv || { rm -rf .venv; echo "kbench needs Python's venv and pip: apt-get install python3-venv"; exit 1; }
 	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install --quiet '$(TORCH)' || $(BIN)/python -m pip install --quiet torch
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $(READY)

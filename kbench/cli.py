@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -16,12 +17,15 @@ import typer
 from kbench import __version__, discovery
 from kbench.config import RunRequest, check_option, load_config
 from kbench.errors import KbenchError, UsageError
-from kbench.outcome import EXIT_BUG, EXIT_INTERRUPTED
+from kbench.outcome import EXIT_BUG, EXIT_ERROR, EXIT_INTERRUPTED
+
+# What typer raises where arguments are not what they should be; some of its versions keep the name to themselves.
+_TyperError: Any = typer.BadParameter.__mro__[1]
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 app = typer.Typer(
     name="kbench",
     help="Verify and time custom GPU and CPU kernels against a reference.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -50,7 +54,7 @@ Debug = Annotated[bool, typer.Option("--debug", help="show tracebacks of kbench 
 @app.command("list")
 def list_(selectors: Selectors = None, root: Root = None, json: Json = False, debug: Debug = False) -> None:  # noqa: ARG001
     """Show tasks, their cases and their candidates."""
-    tree = discovery.find_root(root or Path.cwd()) if root is None else root
+    tree = discovery.find_root(Path.cwd()) if root is None else root
     selection = discovery.discover(tree, selectors or ())
     if json:
         from kbench.reports import jsonlines  # noqa: PLC0415 - each command imports what it needs: --help is instant
@@ -59,11 +63,10 @@ def list_(selectors: Selectors = None, root: Root = None, json: Json = False, de
         for candidate in selection.candidates:
             typer.echo(jsonlines.line(jsonlines.list_object(tasks[candidate.task], candidate)))
         return
-    from rich.console import Console  # noqa: PLC0415
-
+    from kbench import progress  # noqa: PLC0415
     from kbench.reports import terminal  # noqa: PLC0415
 
-    Console(highlight=False).print(terminal.list_table(selection.tasks, selection.candidates))
+    progress.console(stderr=False).print(terminal.list_table(selection.tasks, selection.candidates))
 
 
 @app.command()
@@ -300,10 +303,13 @@ _OVERRIDES: dict[str, tuple[str, str, Callable[[str, str], float]]] = {
 
 
 @app.callback(invoke_without_command=True)
-def _main(version: Annotated[bool, typer.Option("--version", help="show the version")] = False) -> None:
+def _main(context: typer.Context, version: Annotated[bool, typer.Option("--version", help="show the version")] = False) -> None:
     if version:
         typer.echo(f"kbench {__version__}")
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), err=True)
+        raise typer.Exit(UsageError.exit_code)
 
 
 def main() -> NoReturn:
@@ -311,23 +317,46 @@ def main() -> NoReturn:
     debug = "--debug" in sys.argv
     signal.signal(signal.SIGTERM, lambda *_: _interrupt())
     try:
-        app()
-    except KbenchError as error:
+        # Left to itself, typer spreads an error over four lines.
+        code = typer.main.get_command(app).main(prog_name="kbench", standalone_mode=False)
+    except (_TyperError, KbenchError) as error:
         if debug:
             traceback.print_exc()
-        _say(f"error: {error.message}", f"hint: {error.hint}" if error.hint else "")
+        problem, hint = _problem(error)
+        _say(f"error: {problem}", f"hint: {hint}" if hint else "")
         _leave(error.exit_code)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         _leave(EXIT_INTERRUPTED)
     except BrokenPipeError:
         # Who read our output has enough of it.
         _leave(EXIT_INTERRUPTED)
+    except SystemExit as left:
+        # typer's own answer to a closed pipe is exit code 1, which would say that a candidate failed.
+        _leave(EXIT_INTERRUPTED if left.code == 1 else int(left.code or 0))
+    except OSError as error:
+        if error.errno not in _FULL:
+            _leave_with_a_bug(error, debug=debug)
+        _say(f"error: {error.strerror}: the output could not be written", "hint: free some space, or write elsewhere")
+        _leave(EXIT_ERROR)
     except Exception as error:  # noqa: BLE001 - the one place where every bug becomes a line
-        if debug:
-            traceback.print_exc()
-        _say(f"error: internal: {type(error).__name__}: {error}", "hint: a bug in kbench; `--debug` shows where")
-        _leave(EXIT_BUG)
-    _leave(0)
+        _leave_with_a_bug(error, debug=debug)
+    _leave(code if isinstance(code, int) else 0)
+
+
+def _problem(error: Any) -> tuple[str, str]:
+    """What went wrong, and a hint; of a KbenchError, or of what typer raised."""
+    if isinstance(error, KbenchError):
+        return error.message, error.hint
+    text = error.format_message().rstrip(".")
+    command = error.ctx.command_path if error.ctx else "kbench"
+    return text[:1].lower() + text[1:], f"`{command} --help` shows what there is"
+
+
+def _leave_with_a_bug(error: Exception, *, debug: bool) -> NoReturn:
+    if debug:
+        traceback.print_exc()
+    _say(f"error: internal: {type(error).__name__}: {error}", "hint: a bug in kbench; `--debug` shows where")
+    _leave(EXIT_BUG)
 
 
 def _interrupt() -> None:
@@ -337,7 +366,8 @@ def _interrupt() -> None:
 def _say(*lines: str) -> None:
     with contextlib.suppress(OSError):
         for line in filter(None, lines):
-            print(line.replace("\n", " "), file=sys.stderr)  # noqa: T201
+            # A name that was given to us may hold control codes.
+            print("".join(char if char.isprintable() else "?" for char in line.replace("\n", " ")), file=sys.stderr)  # noqa: T201
 
 
 def _leave(code: int) -> NoReturn:

@@ -71,8 +71,8 @@ class PlainReporter:
     """Lines for people, without a terminal: results on stdout, a summary on stderr."""
 
     def __init__(self) -> None:
-        self._out = _console(stderr=False)
-        self._err = _console(stderr=True)
+        self._out = console(stderr=False)
+        self._err = console(stderr=True)
         self._counts: dict[Status, int] = {}
         self._total = 0
 
@@ -166,7 +166,8 @@ class RichReporter(PlainReporter):
         super().finished()
 
 
-def _console(*, stderr: bool) -> Console:
+def console(*, stderr: bool) -> Console:
+    """Open stdout or stderr for people; in a pipe no line is cut or wrapped."""
     from rich.console import Console  # noqa: PLC0415 - see above
 
     stream = sys.stderr if stderr else sys.stdout

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import io
+import re
+import tokenize
 from pathlib import Path
 
 from kbench.errors import UsageError
-from kbench.source import NAME, NAME_RULE
+from kbench.source import NAME, NAME_RULE, read_source
 
 _REFERENCE = '''"""What the kernel is to compute, in plain torch."""
 
@@ -35,18 +39,15 @@ def get_init_inputs(width=512):
     return [width]
 '''
 
-_CANDIDATE = '''"""A kernel that is to give the reference's outputs, faster.
+_CANDIDATE_DOCSTRING = '''"""A kernel that is to give the reference's outputs, faster.
 
-ModelNew has the constructor, the parameters and the forward of the reference's Model. Write it with
-`torch.utils.cpp_extension.load_inline` (C++ or CUDA C++), with Triton, or in torch.
+ModelNew has the constructor, the parameters and the forward of the reference's Model; it begins as a copy,
+which is right before it is fast. Write it with `torch.utils.cpp_extension.load_inline` (C++ or CUDA C++), with
+Triton, or in torch.
 """
-
-import torch
-
-
-class ModelNew(torch.nn.Module):
-{body}
 '''
+# What only the judge needs of a reference.
+_NOT_COPIED = frozenset({"get_inputs", "get_init_inputs", "CASES"})
 
 
 def create(root: Path, name: str) -> list[Path]:
@@ -68,21 +69,53 @@ def create(root: Path, name: str) -> list[Path]:
     if target.exists():
         raise UsageError(f"{target} is there already", hint="choose another name")
     written = [] if reference.exists() else [_write(reference, _REFERENCE)]
-    return [*written, _write(target, _CANDIDATE.format(body=_body(reference)))]
+    return [*written, _write(target, _candidate_of(reference))]
 
 
-def _body(reference: Path) -> str:
-    """The body of the reference's Model, so that the new candidate is right before it is fast."""
-    lines = reference.read_text(encoding="utf-8").splitlines()
-    starts = [number for number, line in enumerate(lines) if line.startswith(("class Model(", "class Model:"))]
-    if not starts:
-        return "    def forward(self, *inputs):\n        raise NotImplementedError"
-    body = []
-    for line in lines[starts[0] + 1 :]:
-        if line and not line.startswith((" ", "\t", ")")):
-            break
-        body.append(line)
-    return "\n".join(body).rstrip()
+def _candidate_of(reference: Path) -> str:
+    """Copy a reference without what only the judge needs, its Model renamed to ModelNew."""
+    source = read_source(reference)
+    if source.error or not any(isinstance(node, ast.ClassDef) and node.name == "Model" for node in source.tree.body):
+        problem = source.error or f"{source.file}: no class `Model` at its top"
+        raise UsageError(f"no candidate can start from {problem}", hint="mend the reference first")
+    text = reference.read_text(encoding="utf-8-sig")
+    dropped = _lines_without_use(source.tree, text.splitlines())
+    kept = [line for number, line in enumerate(_renamed(text), start=1) if number not in dropped]
+    body = re.sub(r"\n{3,}", "\n\n\n", "\n".join(kept)).strip("\n")
+    return f"{_CANDIDATE_DOCSTRING}\n{body}\n"
+
+
+def _renamed(text: str) -> list[str]:
+    lines = text.splitlines()
+    before = ""
+    places = []
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        # An attribute of that name is somebody else's.
+        if token.type == tokenize.NAME and token.string == "Model" and before != ".":
+            places.append(token.end)
+        before = token.string
+    # From the right, so that the columns still to come hold.
+    for line, column in reversed(places):
+        lines[line - 1] = f"{lines[line - 1][:column]}New{lines[line - 1][column:]}"
+    return lines
+
+
+def _lines_without_use(tree: ast.Module, lines: list[str]) -> set[int]:
+    """Number the lines of the docstring and of what `_NOT_COPIED` names, with the comments right above."""
+    dropped: set[int] = set()
+    for index, node in enumerate(tree.body):
+        if not (_defines(node) & _NOT_COPIED or (index == 0 and ast.get_docstring(tree) is not None)):
+            continue
+        first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))])
+        while first > 1 and lines[first - 2].startswith("#"):
+            first -= 1
+        dropped.update(range(first, (node.end_lineno or first) + 1))
+    return dropped
+
+
+def _defines(node: ast.stmt) -> set[str]:
+    targets = getattr(node, "targets", [getattr(node, "target", None)])
+    return {getattr(node, "name", ""), *(target.id for target in targets if isinstance(target, ast.Name))}
 
 
 def _write(path: Path, text: str) -> Path:

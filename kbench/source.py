@@ -163,22 +163,16 @@ def _defined_names(tree: ast.Module) -> dict[str, ast.AST]:
     return names
 
 
-def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Walk the statements that run at import: into `if`, `try`, `with` and loops, not into functions."""
-    waiting = list(reversed(body))
+def _statements(body: list[ast.stmt]) -> Iterator[ast.AST]:
+    """Walk what runs at import, in order: into `if`, `try`, `with`, `match` and loops, not into functions."""
+    waiting: list[ast.AST] = list(reversed(body))
     while waiting:
         node = waiting.pop()
         yield node
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
-        inner = [child for child in ast.walk(node) if child is not node and isinstance(child, ast.stmt)]
-        waiting += reversed([child for child in inner if _is_directly_in(child, node)])
-
-
-def _is_directly_in(child: ast.stmt, parent: ast.stmt) -> bool:
-    handlers = getattr(parent, "handlers", [])
-    blocks = [parent, *handlers, *getattr(parent, "cases", [])]
-    return any(child in getattr(block, part, []) for block in blocks for part in ("body", "orelse", "finalbody"))
+        blocks = ("body", "handlers", "cases", "orelse", "finalbody")
+        waiting += reversed([child for block in blocks for child in getattr(node, block, [])])
 
 
 def _literal(source: Source, value: ast.expr, name: str) -> object:
@@ -200,13 +194,15 @@ def _devices(value: object) -> tuple[str, ...]:
 
 def _case(source: Source, node: ast.AST, name: object, given: object, names: Mapping[str, ast.AST]) -> Case:
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise source.fault(f"the name of a case is {tame(str(name))!r}; it may hold {NAME_RULE}", node)
+        shown = tame(name) if isinstance(name, str) else type(name).__name__
+        raise source.fault(f"the name of a case is {shown!r}; it may hold {NAME_RULE}", node)
     if not isinstance(given, dict):
         raise source.fault(f"case `{name}` must be a dict", node)
     known = ("init", "inputs", "devices", "timed")
     for key in given:
         if key not in known:
-            raise source.fault(f"case `{name}`: unknown key `{tame(str(key))}`; there are {', '.join(known)}", node)
+            shown = tame(key) if isinstance(key, str) else type(key).__name__
+            raise source.fault(f"case `{name}`: unknown key `{shown}`; there are {', '.join(known)}", node)
     timed = given.get("timed", True)
     if not isinstance(timed, bool):
         raise source.fault(f"case `{name}`: `timed` must be True or False", node)
@@ -215,14 +211,14 @@ def _case(source: Source, node: ast.AST, name: object, given: object, names: Map
         raise source.fault(f'case `{name}`: `devices` must hold "cpu", "cuda" or both', node)
     return Case(
         name=name,
-        init=_keywords(source, node, f"case `{name}`: `init`", given.get("init", {}), names["get_init_inputs"]),
-        inputs=_keywords(source, node, f"case `{name}`: `inputs`", given.get("inputs", {}), names["get_inputs"]),
+        init=_keywords(source, node, f"case `{name}`: `init`", given.get("init", {}), names.get("get_init_inputs")),
+        inputs=_keywords(source, node, f"case `{name}`: `inputs`", given.get("inputs", {}), names.get("get_inputs")),
         devices=devices,
         timed=timed,
     )
 
 
-def _keywords(source: Source, node: ast.AST, where: str, given: object, function: ast.AST) -> dict[str, object]:
+def _keywords(source: Source, node: ast.AST, where: str, given: object, function: ast.AST | None) -> dict[str, object]:
     """Check keyword arguments for `function`: plain data, under names that it takes."""
     if not isinstance(given, dict) or not all(isinstance(key, str) for key in given):
         raise source.fault(f"{where} must be a dict of keyword arguments", node)

@@ -156,6 +156,17 @@ def test_bad_input_gets_one_clear_line_and_its_exit_code(tree: Path, arguments: 
     assert run.returncode == code, run.stderr
     assert words in run.stderr
     assert "Traceback" not in run.stderr
+    assert [line.partition(":")[0] for line in run.stderr.splitlines()] in (["error"], ["error", "hint"])
+
+
+def test_a_full_disk_is_no_bug_and_a_closed_pipe_no_failure(tree: Path) -> None:
+    """Exit code 5 would ask for a report to the authors, and 1 would say that a candidate failed."""
+    command = f"{sys.executable} -m kbench list t"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    for shell, code in ((f"{command} > /dev/full", 4), (f"{command} | true; exit ${{PIPESTATUS[0]}}", 130)):
+        run = subprocess.run(["bash", "-c", shell], cwd=tree, env=environment, capture_output=True, text=True, check=False)
+        assert run.returncode == code, run.stderr
+        assert "Traceback" not in run.stderr
 
 
 def test_an_unknown_setting_names_the_nearest_known_one(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from kbench import discovery
 from kbench.errors import NothingSelectedError, UsageError
+from kbench.source import read_source as real
 
 REFERENCE = "import torch\nclass Model(torch.nn.Module): ...\ndef get_inputs(n=1): ...\ndef get_init_inputs(): ...\n"
 CANDIDATE = "import torch\nraise SystemExit('this must not run')\nclass ModelNew(torch.nn.Module): ...\n"
@@ -83,3 +84,34 @@ def test_the_source_decides_where_a_candidate_runs(tree: Path, text: str, langua
 
 def test_the_tree_is_the_nearest_folder_with_a_settings_file(tree: Path) -> None:
     assert discovery.find_root(tree / "candidates/a") == tree
+
+
+def test_folders_and_references_are_paths_of_a_task(tree: Path) -> None:
+    assert labels(tree, str(tree / "candidates/a")) == ["a/one", "a/two"]
+    assert labels(tree, str(tree / "references/b.py")) == ["b/one"]
+
+
+def test_a_task_without_candidates_is_found(tree: Path) -> None:
+    write(tree / "references/new.py", REFERENCE)
+
+    assert [task.name for task in discovery.discover(tree, ["new"]).tasks] == ["new"]
+    assert "new" in [task.name for task in discovery.discover(tree).tasks]
+
+
+def test_only_what_is_selected_is_read(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand candidates of other tasks cost nothing."""
+    read = []
+    monkeypatch.setattr(discovery, "read_source", lambda path: read.append(path.name) or real(path))
+    labels(tree, "a/two")
+
+    assert sorted(read) == ["a.py", "two.py"]
+
+
+def test_no_name_carries_control_codes(tree: Path) -> None:
+    write(tree / "references/\x1b[31mred.py", REFERENCE)
+    write(tree / "candidates/a/\x1b[2J.py", CANDIDATE)
+    found = discovery.discover(tree)
+    names = [*(task.name for task in found.tasks), *(candidate.name for candidate in found.candidates)]
+
+    assert all(name.isprintable() for name in names)
+    assert sum("the name may hold" in one.error for one in (*found.tasks, *found.candidates)) == 2
