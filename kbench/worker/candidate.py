@@ -50,11 +50,11 @@ def main(args: Mapping[str, Any], fds: list[int]) -> None:
     if policy := args.get("confine"):
         sandbox = str(confine.confine(confine.Policy.from_json(policy)))
     worker = Worker(args, build_socket)
-    channel.send({"ok": True, "sandbox": sandbox})
+    channel.send({"ok": True, "sandbox": sandbox, "pid": os.getpid()})
     try:
         while True:
             request = channel.receive()
-            channel.send(worker.answer(request, channel.take_fds()))
+            channel.send({**worker.answer(request, channel.take_fds()), "to": request.get("id")})
     except Closed:
         os._exit(0)
 
@@ -176,11 +176,12 @@ class Worker:
             result = self.call(*args)
         memory.set_malloc_fill(0)
         state = generator_state(self.device)
-        spec, copied = self._hand_over(result, request["outputs"])
+        spec, given, copied = self._hand_over(result, request["outputs"])
         answer = {"tree": spec, "copied": copied, "generators": state, "changed": self.globals.changes()}
         if self.device.type == "cuda":
             answer["cuda_error"] = cudart.last_error()
             cudart.synchronize()
+        answer["past_end"] = [index for index, tensor in enumerate(given) if memory.is_written_past(tensor, request.get("fill", 0))]
         after = [(name, tensor._version) for name, tensor in state_of(self.model)]
         answer["state_changed"] = [name for (name, old), (_, new) in zip(before, after, strict=False) if old != new]
         return answer
@@ -194,7 +195,7 @@ class Worker:
                 start = leaf["offset"]
                 _copy(arena[start : start + n_bytes], arena[start + staged_shift : start + staged_shift + n_bytes])
 
-    def _hand_over(self, result: object, outputs: list[tensors.Spec]) -> tuple[tensors.Spec, list[bool]]:
+    def _hand_over(self, result: object, outputs: list[tensors.Spec]) -> tuple[tensors.Spec, list[torch.Tensor], list[bool]]:
         """Describe the outputs and copy those that fit into the judge's places for them."""
         given: list[torch.Tensor] = []
         spec = describe_output(result, given)
@@ -210,7 +211,7 @@ class Worker:
             if place is not None and fits:
                 _copy(self._view("outputs")(place), tensor.detach())
             copied.append(fits)
-        return spec, copied
+        return spec, given, copied
 
     def _view(self, name: str, shift_bytes: int = 0) -> Callable[[tensors.Spec], torch.Tensor]:
         return lambda spec: tensors.view_of(self.arenas[name], spec, shift_bytes=shift_bytes)

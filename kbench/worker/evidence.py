@@ -47,7 +47,7 @@ class Evidence:
 
     `tree`, `generators`, `state_changed`, `globals_changed` and `cuda_error` are claims of the
     candidate's process. `actual` are copies that the judge took of its own memory, None where the
-    candidate gave nothing that fits. `written_outside` names red zones of the inputs that changed.
+    candidate gave nothing that fits. `written_outside` names where memory around inputs and outputs changed.
     """
 
     expected: list[Leaf]

@@ -51,6 +51,7 @@ class Peer:
     def __init__(self, fd: int, tell: Callable[[str], None]) -> None:
         self.channel = Channel(socket.socket(fileno=fd))
         self.sandbox = ""
+        self.pid = 0
         self._tell = tell
 
     def ask(self, stage: str, op: str, *, fds: list[int] | None = None, **arguments: Any) -> Message:
@@ -61,13 +62,17 @@ class Peer:
             CandidateFault: it answered that it failed, or not with a message.
         """
         self._tell(stage)
+        # Nobody can answer a request before it was made.
+        number = secrets.token_hex(8)
         try:
-            self.channel.send({"op": op, **arguments}, fds or [])
+            self.channel.send({"op": op, "id": number, **arguments}, fds or [])
             answer = self.channel.receive()
         except Closed:
             raise CandidateGone(stage) from None
         except ProtocolError as error:
             raise CandidateFault(exploit("forged_message"), f"its process wrote what is no answer: {error}") from None
+        if answer.get("to") != number:
+            raise CandidateFault(exploit("forged_message"), "its process sent an answer that nobody had asked for")
         if answer.get("ok") is not True:
             raise _fault(stage, answer)
         return answer
@@ -75,7 +80,9 @@ class Peer:
     def greet(self) -> None:
         """Wait until the process has confined itself and listens."""
         try:
-            self.sandbox = str(self.channel.receive().get("sandbox", ""))
+            hello = self.channel.receive()
+            # It was sent before anything of the candidate's was loaded.
+            self.sandbox, self.pid = str(hello.get("sandbox", "")), int(hello["pid"])
         except Closed:
             raise CandidateGone("start") from None
 
@@ -301,7 +308,7 @@ class CaseSession:
             tolerance=self.reference.tolerance,
             oracle=trial.oracle,
             inputs_changed=changed,
-            written_outside=outside,
+            written_outside=[*outside, *(f"past the end of output tensor {index}" for index in _texts(answer.get("past_end")))],
             expected_generators=trial.generators,
             generators=answer["generators"] if isinstance(answer.get("generators"), dict) else {},
             state_changed=_texts(answer.get("state_changed")),
@@ -353,7 +360,7 @@ def _compare_inputs(now: torch.Tensor, master: torch.Tensor, args: tensors.Spec,
     if torch.equal(exempt, master):
         return changed, []
     where = int((exempt != master).nonzero()[0])
-    return changed, [f"at byte {where} of the inputs' memory"]
+    return changed, [f"outside of its inputs, at byte {where} of their memory"]
 
 
 def _run_checks(evidence: Evidence, results: dict[str, CheckResult], *, skipped: frozenset[str]) -> CheckResult | None:

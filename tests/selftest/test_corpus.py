@@ -18,7 +18,6 @@ KNOWN_MISSES = {
     "gated/sem_skips_zero_branch": "needs randomised parameters",
     "positive/sem_identity_copy": "needs inputs beyond those of get_inputs",
     "silu/sem_range_limited": "needs inputs beyond those of get_inputs",
-    "ragged/bug_oob_write": "needs guard bytes behind every allocation of the candidate's",
     "row_sum/bug_data_race": "shows by chance only: one thread each while candidates are verified side by side",
 }
 # What only the clock can tell is left to `kbench selftest` on a quiet machine.

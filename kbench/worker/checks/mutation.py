@@ -12,5 +12,5 @@ def check(evidence: Evidence) -> CheckResult:
     if evidence.inputs_changed:
         return failed("mutation", f"{', '.join(evidence.inputs_changed)} modified by the call")
     if evidence.written_outside:
-        return failed("mutation", f"the call wrote outside of its inputs, into the red zone {evidence.written_outside[0]}")
+        return failed("mutation", f"the call wrote where it must not: {evidence.written_outside[0]}")
     return passed("mutation")
