@@ -7,6 +7,7 @@ reference (a worker that runs the reference is another process, started in the s
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib.util
 import os
@@ -22,6 +23,7 @@ import torch
 
 from kbench.protocol import Channel, Closed, Message
 from kbench.worker import confine, cudart, memory, tensors
+from kbench.worker import globals as global_state
 from kbench.worker.build import intercept
 from kbench.worker.globals import GlobalState
 from kbench.worker.seeding import generator_state, seed_everything
@@ -39,6 +41,15 @@ _DELAY_CYCLES = 400_000
 # Bound before a candidate can patch them.
 _no_grad = torch.no_grad
 _copy = torch.Tensor.copy_
+
+
+def prepare() -> None:
+    """Do once, before the fork, what every candidate's process would do; no tensor operation is among it."""
+    with contextlib.suppress(ImportError):
+        # Loaded by its first use, which seeding is.
+        importlib.import_module("numpy.random")
+    global_state.prepare()
+    confine.prepare()
 
 
 def main(args: Mapping[str, Any], fds: list[int]) -> None:

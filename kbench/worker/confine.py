@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import glob
 import os
 import resource
@@ -119,6 +120,11 @@ class Confinement:
         return "+".join(self.held) if self.is_sandbox else f"unsandboxed ({'; '.join(self.lacking)})"
 
 
+def prepare() -> None:
+    """Look up before a fork what every worker may read."""
+    _installed()
+
+
 def confine(policy: Policy, *, newest_abi: int = landlock.NEWEST_ABI) -> Confinement:
     """Give up, for good, all that `policy` does not grant; say what is in force.
 
@@ -161,9 +167,10 @@ def _restrict_files(grants: Iterable[tuple[Path, landlock.Access]], newest_abi: 
 
 
 def _grants(policy: Policy) -> Iterator[tuple[Path, landlock.Access]]:
-    hidden = [path.resolve() for path in policy.hidden]
-    for folder in (*_system_folders(), *_interpreter_folders()):
-        for path in _around(folder.resolve(), hidden):
+    hidden = frozenset(path.resolve() for path in policy.hidden)
+    above = frozenset(parent for path in hidden for parent in (path, *path.parents))
+    for folder in _installed():
+        for path in _around(folder, hidden, above):
             yield path, landlock.READ
     for path in policy.readable:
         yield path, landlock.READ
@@ -176,6 +183,12 @@ def _grants(policy: Policy) -> Iterator[tuple[Path, landlock.Access]]:
     if policy.gpu:
         # CUDA names its threads there, and gives up where it may not.
         yield Path(f"/proc/{os.getpid()}"), landlock.OWN
+
+
+@functools.cache
+def _installed() -> tuple[Path, ...]:
+    """Programs, libraries and packages, resolved: the same for every worker of one zygote."""
+    return tuple(dict.fromkeys(folder.resolve() for folder in (*_system_folders(), *_interpreter_folders())))
 
 
 def _system_folders() -> Iterator[Path]:
@@ -215,15 +228,15 @@ def _holds_packages(path: Path) -> bool:
     return path.name in ("site-packages", "dist-packages") or any(path.glob("*.dist-info"))
 
 
-def _around(path: Path, hidden: Iterable[Path]) -> Iterator[Path]:
-    """`path` itself, or all that is in it but for what is hidden."""
-    if not any(path in (place, *place.parents) for place in hidden):
+def _around(path: Path, hidden: frozenset[Path], above: frozenset[Path]) -> Iterator[Path]:
+    """`path` itself, or all that is in it but for what is hidden; `above` is that, and every folder that it lies in."""
+    if path not in above:
         yield path
     elif path not in hidden and path.is_dir():
         for entry in path.iterdir():
             # A link would grant what it points to; that has, or has not, a rule of its own.
             if not entry.is_symlink():
-                yield from _around(entry, hidden)
+                yield from _around(entry, hidden, above)
 
 
 def _move_into(scratch: Path) -> None:

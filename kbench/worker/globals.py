@@ -111,12 +111,18 @@ def _is_override(entry: str) -> bool:
     return namespace == "aten" and rest.rpartition("/")[2] in _DISPATCH_KEYS
 
 
+def prepare() -> None:
+    """Find out before a fork what is the same in every one."""
+    _own_code()
+    _overridden_operators()
+
+
 class GlobalState:
     """Remembers how things were before a candidate was loaded, and names what is different now."""
 
     def __init__(self) -> None:
         self._functions = {(owner, name): _identity(getattr(owner, name, None)) for owner, names in _WATCHED for name in names}
-        self._own = list(_own_code())
+        self._own = _own_code()
         self._settings = {name: _read(setting) for name, setting in _settings().items()}
 
     def rebase_settings(self) -> None:
@@ -141,8 +147,13 @@ class GlobalState:
         return found
 
 
-def _own_code() -> Iterator[tuple[Any, str, object, object]]:
+@functools.cache
+def _own_code() -> tuple[tuple[Any, str, object, object], ...]:
     """Every function of kbench in this process, and every method: its owner, name, value and code."""
+    return tuple(_find_own_code())
+
+
+def _find_own_code() -> Iterator[tuple[Any, str, object, object]]:
     for module_name, module in list(sys.modules.items()):
         if module_name.partition(".")[0] != "kbench":
             continue

@@ -65,11 +65,12 @@ def main(control_fd: int) -> None:
 
 
 def _preload() -> dict[str, Role]:
-    roles = {name: importlib.import_module(f"kbench.worker.{name}").main for name in ROLES}
+    modules = {name: importlib.import_module(f"kbench.worker.{name}") for name in ROLES}
+    modules["candidate"].prepare()
     gc.collect()
     # Pages that the collector never touches stay shared with every child.
     gc.freeze()
-    return roles
+    return {name: module.main for name, module in modules.items()}
 
 
 def _serve(control: Channel, message: Message, keepers: dict[int, int], roles: Mapping[str, Role]) -> None:
