@@ -110,6 +110,7 @@ class RunRequest:
     overrides: Mapping[str, object] = field(default_factory=dict)
     jobs: int | None = None
     repeat: int | None = None
+    energy: bool = False
     strict: bool = False
     fail_fast: bool = False
     sandbox: str = "auto"

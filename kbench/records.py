@@ -185,8 +185,9 @@ class Timing:
     """The clock's answer for one case of an accepted candidate (seconds are medians).
 
     `speedup` is reference time over candidate time; `speedup_low` and `speedup_high` bound it.
-    `timer` names the clock: `cuda_events_cold` or `cpu_monotonic`. `samples` holds everything
-    that was measured, for results/samples/.
+    `timer` names the clock: `cuda_events_cold` or `cpu_monotonic`. `extra` holds what was measured
+    besides; what is named like a column of `TimingRow` goes there. `notes` say what could not be
+    measured, and why. `samples` holds everything that was measured, for results/samples/.
     """
 
     case: str
@@ -201,6 +202,7 @@ class Timing:
     reference_wall_s: float | None = None
     candidate_wall_s: float | None = None
     flags: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     extra: Mapping[str, object] = field(default_factory=dict)
     samples: Mapping[str, object] = field(default_factory=dict)
 
@@ -242,6 +244,35 @@ class TimingRow:
     reason: str = ""
     detail: str = ""
     cpu: str = ""
+    # Each measurement has a name of its own: see README, "What the clock says".
+    reference_hot_s: float | None = None
+    candidate_hot_s: float | None = None
+    reference_graph_s: float | None = None
+    candidate_graph_s: float | None = None
+    reference_stream_s: float | None = None
+    candidate_stream_s: float | None = None
+    reference_enqueue_s: float | None = None
+    candidate_enqueue_s: float | None = None
+    floor_s: float | None = None
+    reference_kernels: int | None = None
+    candidate_kernels: int | None = None
+    reference_busy_s: float | None = None
+    candidate_busy_s: float | None = None
+    reference_memory_bytes: int | None = None
+    candidate_memory_bytes: int | None = None
+    reference_energy_j: float | None = None
+    candidate_energy_j: float | None = None
+    sol_s: float | None = None
+    sol_bound: str = ""
+    sm_clock_hz: float | None = None
+    mem_clock_hz: float | None = None
+    temperature_c: float | None = None
+    throttle: str = ""
+    gpu_users: int | None = None
+    gpu_busy_before: float | None = None
+    gpu_s: float | None = None
+    wall_s: float | None = None
+    notes: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,10 +24,12 @@ from kbench.engines.local import Events, Job, LocalEngine, Options, Result
 from kbench.errors import NothingSelectedError, UsageError
 from kbench.outcome import Outcome
 from kbench.progress import Reporter
-from kbench.records import Candidate, Case, Environment, Status, Task, TimingRow, VerdictRow
+from kbench.records import Candidate, Case, Environment, Status, Task, Timing, TimingRow, VerdictRow
 from kbench.reports import REPORTS
 from kbench.store import Store
 
+# What a timing may hold besides, by the names of columns.
+_MEASURED = {column.name for column in dataclasses.fields(TimingRow)} - {column.name for column in dataclasses.fields(Timing)}
 # Baselines that only a GPU has.
 _CUDA_BASELINES = frozenset({"@cudagraph"})
 
@@ -114,6 +116,7 @@ class _Session(Events):
             seed=self._seed,
             cache=cache_folder(),
             repeat=self._request.repeat,
+            energy=self._request.energy,
             hidden=_hidden(self._request),
             sandbox=self._request.sandbox,
             fail_fast=self._request.fail_fast,
@@ -270,6 +273,7 @@ class _Session(Events):
             yield TimingRow(case=verdict.case, reason=verdict.reason, detail=verdict.detail, **common)
             return
         for timing in result.timings:
+            measured: dict[str, Any] = {name: value for name, value in timing.extra.items() if name in _MEASURED and value is not None}
             yield TimingRow(
                 case=timing.case,
                 verdict=timing.verdict,
@@ -283,6 +287,8 @@ class _Session(Events):
                 reference_wall_s=timing.reference_wall_s,
                 candidate_wall_s=timing.candidate_wall_s,
                 flags=" ".join(timing.flags),
+                notes="; ".join(timing.notes),
+                **measured,
                 **common,
             )
 

@@ -87,6 +87,7 @@ class Options:
     seed: int
     cache: Path
     repeat: int | None = None
+    energy: bool = False
     hidden: tuple[Path, ...] = ()
     sandbox: str = "auto"
     fail_fast: bool = False
@@ -151,9 +152,8 @@ class LocalEngine:
     def environment(self, device: str) -> Environment:
         """Where results of a device come from."""
         facts = self.facts
-        gpu = facts["gpus"][int(device.partition(":")[2] or 0)]["name"] if device.startswith("cuda") else ""
         return Environment(
-            gpu=gpu,
+            gpu=self.gpu_facts(device).get("name", ""),
             driver=facts["driver"],
             cuda=facts["cuda"],
             torch=facts["torch"],
@@ -161,6 +161,13 @@ class LocalEngine:
             host=facts["host"],
             cpu=facts["cpu"],
         )
+
+    def gpu_facts(self, device: str) -> dict[str, Any]:
+        """What is known of the GPU of a device; nothing for a CPU."""
+        if not device.startswith("cuda"):
+            return {}
+        found: dict[str, Any] = self.facts["gpus"][int(device.partition(":")[2] or 0)]
+        return found
 
     async def run(self, jobs: Sequence[Job]) -> None:
         """Run every job; results go to the events as they come."""
@@ -214,9 +221,7 @@ class LocalEngine:
             yield
 
     def _lease(self, device: str) -> Lease:
-        name = "cpu"
-        if device.startswith("cuda"):
-            name = self.facts["gpus"][int(device.partition(":")[2] or 0)]["uuid"]
+        name = self.gpu_facts(device).get("uuid", "cpu")
         if name not in self._leases:
             self._leases[name] = Lease(name)
         return self._leases[name]
@@ -393,6 +398,9 @@ class _Lane:
                     return dataclasses.replace(verdict, status=status, reason=reason, detail=detail, case=case), tuple(timings)
                 assert answer is not None
                 timings.append(timing_from(answer["timing"]))
+            if job.device.startswith("cuda"):
+                # Only now: what is examined may leave the process the slower for it.
+                timings = [examined(timing, *await judge.examine(timing.case, job, process)) for timing in timings]
         return verdict, tuple(timings)
 
 
@@ -518,7 +526,8 @@ class JudgeProcess:
         self.end_words = ""
         self._engine = engine
         self._device = job.device
-        self._reference_process: CandidateProcess | None = None
+        # The processes that run the reference, by what for: `time` and `examine`.
+        self._references: dict[str, CandidateProcess] = {}
         self._channel, fd = channel_pair()
         self._worker = engine.zygote.spawn("judge", {"opening": _opening(engine, job, threads), "gpu": _visible(job.device)}, [fd])
 
@@ -565,9 +574,18 @@ class JudgeProcess:
 
     async def time(self, case: str, job: Job, process: CandidateProcess) -> tuple[Message | None, bool]:
         """Have the judge time one case; the process that runs the reference starts with the first."""
+        return await self._ask_of_case("time", case, job, process)
+
+    async def examine(self, case: str, job: Job, process: CandidateProcess) -> tuple[Message | None, bool]:
+        """Have the judge examine one case that it has timed, against a reference in a process of its own."""
+        if not self.alive:
+            return None, False
+        return await self._ask_of_case("examine", case, job, process)
+
+    async def _ask_of_case(self, op: str, case: str, job: Job, process: CandidateProcess) -> tuple[Message | None, bool]:
         settings = job.settings
         request: Message = {
-            "op": "time",
+            "op": op,
             "baseline": job.candidate.name.startswith("@"),
             "case": case,
             "settings": {
@@ -575,12 +593,14 @@ class JudgeProcess:
                 "precision": settings.precision,
                 "budget_s": settings.budget_s,
                 "threads": self._engine.options.cores,
+                "energy": self._engine.options.energy,
+                "gpu_busy_before": self._engine.gpu_facts(job.device).get("utilisation"),
             },
         }
         fds = []
-        if self._reference_process is None:
+        if op not in self._references:
             reference = Candidate(task=job.task.name, name="reference", source=job.task.reference)
-            self._reference_process = CandidateProcess(
+            started = self._references[op] = CandidateProcess(
                 self._engine,
                 reference,
                 device=job.device,
@@ -588,7 +608,7 @@ class JudgeProcess:
                 hide_gpu=job.device == "cpu",
                 trusted=True,
             )
-            fds.append(self._reference_process.open_for_judge())
+            fds.append(started.open_for_judge())
             request["reference_module"] = f"kbench_reference_{job.task.reference.stem}"
         return await self.ask(request, fds, label=job.candidate.label, process=process, timeout_s=settings.timeout_s)
 
@@ -605,8 +625,8 @@ class JudgeProcess:
     async def close(self) -> None:
         """End it."""
         self._channel.close()
-        if self._reference_process is not None:
-            await self._reference_process.close()
+        for process in self._references.values():
+            await process.close()
         await self._worker.end()
 
 
@@ -773,6 +793,21 @@ def _number(value: float | str | None) -> float | None:
     return float(value) if value is not None else None
 
 
+def examined(timing: Timing, answer: Message | None, late: bool) -> Timing:
+    """Add to a timing what its examination gave; one that came to nothing is a note, and costs nothing."""
+    found = (answer or {}).get("examined")
+    if found is None:
+        why = "no answer in time" if late else str((answer or {}).get("detail") or "a process ended")
+        return dataclasses.replace(timing, notes=(*timing.notes, f"graph and kernels not measured: {why}"))
+    return dataclasses.replace(
+        timing,
+        extra={**timing.extra, **found["extra"]},
+        flags=tuple(sorted({*timing.flags, *found["flags"]})),
+        notes=(*timing.notes, *found["notes"]),
+        samples={**timing.samples, **found["samples"]},
+    )
+
+
 def timing_from(fields: Mapping[str, Any]) -> Timing:
     """Read a timing from the judge's answer."""
-    return Timing(**{**fields, "verdict": Comparison(fields["verdict"]), "flags": tuple(fields["flags"])})
+    return Timing(**{**fields, "verdict": Comparison(fields["verdict"]), "flags": tuple(fields["flags"]), "notes": tuple(fields["notes"])})

@@ -17,7 +17,7 @@ import traceback
 import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -27,7 +27,7 @@ from kbench.worker import globals as global_state
 from kbench.worker.build import intercept
 from kbench.worker.globals import GlobalState
 from kbench.worker.seeding import generator_state, seed_everything
-from kbench.worker.timing import slots
+from kbench.worker.timing import kernels, slots, steady
 from kbench.worker.wraps import WRAPS
 
 _TEXT_LIMIT = 2000
@@ -83,6 +83,7 @@ class Worker:
         torch.set_num_threads(int(args["threads"]))
         self.globals = GlobalState()
         self.timer: slots.Timer | None = None
+        self.steady: steady.Steady | None = None
         self._build_socket = build_socket
         self._operations: dict[str, Callable[[Message, list[int]], Message]] = {
             "load": self.load,
@@ -94,6 +95,12 @@ class Worker:
             "warm": lambda request, _: self._timer().warm(request),
             "slot": lambda request, _: self._timer().slot(request),
             "wall": lambda request, _: self._timer().wall(request),
+            "floor": lambda request, _: self._gpu_timer().floor(request),
+            "memory": lambda request, _: self._gpu_timer().memory(request),
+            "burn": lambda request, _: self._gpu_timer().burn(request),
+            "chains": self.chains,
+            "chain": self.chain,
+            "kernels": lambda request, _: kernels.trace(self.call, self._gpu_timer().arguments(request)),
             "forget": self.forget,
         }
 
@@ -135,7 +142,7 @@ class Worker:
 
     def forget(self, _request: Message, _fds: list[int]) -> Message:
         """Drop the model and the shared memory of a case."""
-        self.model = self.call = self.timer = None
+        self.model = self.call = self.timer = self.steady = None
         gc.collect()
         self._close_arenas(list(self.arenas))
         if self.device.type == "cuda":
@@ -236,6 +243,31 @@ class Worker:
             call=self.call, inputs=self.arenas["inputs"], outputs=self.arenas["outputs"], places=request["outputs"]
         )
         return {}
+
+    def chains(self, request: Message, _fds: list[int]) -> Message:
+        """Get the chains of a steady state ready; `refused` says why there are none."""
+        self.steady = None
+        timer = self._gpu_timer()
+        try:
+            self.steady = steady.Steady(timer, self.call, timer.arguments(request), kind=request["kind"], calls=request["calls"])
+        except steady.CaptureError as error:
+            return {"refused": str(error)}
+        return {}
+
+    def chain(self, request: Message, _fds: list[int]) -> Message:
+        """Time the chains once, and hand over what the last call of the last one returned."""
+        if self.steady is None:
+            raise RuntimeError("the judge asked for a chain before there was one")
+        answer, result = self.steady.measure(request["seed"])
+        self._gpu_timer().hand_over([result])
+        cudart.synchronize()
+        return answer
+
+    def _gpu_timer(self) -> slots.GpuTimer:
+        timer = self._timer()
+        if self.device.type != "cuda":
+            raise RuntimeError("there is no such measurement on a CPU")
+        return cast("slots.GpuTimer", timer)
 
     def _timer(self) -> slots.Timer:
         if self.timer is None:

@@ -10,7 +10,7 @@ import dataclasses
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from kbench.records import Case, CaseVerdict, Reason, Status
 from kbench.worker.evidence import Tolerance
 from kbench.worker.reference import CaseReference, Reference, ReferenceFault
 from kbench.worker.session import CandidateFault, CandidateGone, CaseSession, Peer
+from kbench.worker.timing.examine import CaseExaminer
 from kbench.worker.timing.pairs import CaseTimer
 
 
@@ -79,11 +80,13 @@ class Judge:
         self._candidate: Peer | None = None
         self._peers: dict[str, Peer] = {}
         self._errors: dict[str, float | None] = {}
+        self._timed: dict[str, dict[str, Any]] = {}
+        self._kernels: dict[str, dict[str, Any]] = {}
         torch.set_num_threads(opening.threads)
 
     def answer(self, request: Message, fds: list[int]) -> Message:
         """Do one request of the parent's; what goes wrong here is `error`, never the candidate's fault."""
-        operations = {"verify": self.verify, "time": self.time, "close": self.close}
+        operations = {"verify": self.verify, "time": self.time, "examine": self.examine, "close": self.close}
         try:
             return operations[request["op"]](request, fds)
         except (torch.cuda.OutOfMemoryError, MemoryError) as error:
@@ -166,21 +169,46 @@ class Judge:
 
     def time(self, request: Message, fds: list[int]) -> Message:
         """Time the verified candidate, or a baseline, against the reference in one case."""
+
+        def measure(case: Case, reference: CaseReference, sides: list[CaseSession]) -> Message:
+            settings = {**request["settings"], "verified_error": self._errors.get(case.name)}
+            timing = self._timed[case.name] = CaseTimer(reference, sides[0], sides[1], settings).run()
+            return {"timing": timing}
+
+        return self._with_sides("reference", request, fds, measure)
+
+    def examine(self, request: Message, fds: list[int]) -> Message:
+        """Measure what may leave a process the slower for it, after everything was timed, in one timed case."""
+
+        def measure(case: Case, reference: CaseReference, sides: list[CaseSession]) -> Message:
+            examiner = CaseExaminer(reference, sides[0], sides[1], {**request["settings"], "verified_error": self._errors.get(case.name)})
+            return {"examined": examiner.examine(self._timed[case.name], self._kernels.setdefault(case.name, {}))}
+
+        return self._with_sides("examined reference", request, fds, measure)
+
+    def _with_sides(
+        self,
+        name: str,
+        request: Message,
+        fds: list[int],
+        measure: Callable[[Case, CaseReference, list[CaseSession]], Message],
+    ) -> Message:
+        """Do something with both sides of a case; the reference's process is called `name`, and is new where `fds` has one."""
         case = next(case for case in self.opening.cases if case.name == request["case"])
-        if "reference_module" in request:
-            self._peers["reference"] = Peer(fds[0], self.tell)
-            self._peers["reference"].greet()
-            self._peers["reference"].ask("load", "load", path=self.opening.reference, module=request["reference_module"], model="Model")
         peer = self._candidate
         assert peer is not None
         reference = self.case_reference(case)
-        sides = []
+        sides: list[CaseSession] = []
         try:
-            for side in (self._peers["reference"], peer):
+            if "reference_module" in request:
+                self._peers[name] = Peer(fds[0], self.tell)
+                self._peers[name].greet()
+                self._peers[name].ask("load", "load", path=self.opening.reference, module=request["reference_module"], model="Model")
+            for side in (self._peers[name], peer):
                 session = CaseSession(side, reference, self.device, baseline=request["baseline"])
                 session.construct()
                 sides.append(session)
-            timing = CaseTimer(reference, sides[0], sides[1], {**request["settings"], "verified_error": self._errors.get(case.name)}).run()
+            return measure(case, reference, sides)
         except CandidateFault as error:
             return {"status": Status.FAIL, "reason": error.reason, "detail": error.detail, "log": error.log}
         except CandidateGone as error:
@@ -188,7 +216,6 @@ class Judge:
         finally:
             for session in sides:
                 session.close()
-        return {"timing": timing}
 
 
 def _plain(cases: list[CaseVerdict]) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ import torch
 
 from kbench.protocol import Channel
 from kbench.worker import confine
+from kbench.worker.timing.monitor import utilisation
 
 
 def main(args: Mapping[str, Any], fds: list[int]) -> None:
@@ -64,6 +65,8 @@ def _gpus() -> list[dict[str, Any]]:
                 "uuid": str(getattr(properties, "uuid", index)),
                 "memory_bytes": properties.total_memory,
                 "capability": f"{properties.major}.{properties.minor}",
+                # Before anything of ours runs there.
+                "utilisation": utilisation(str(getattr(properties, "uuid", ""))),
             }
         )
     return found

@@ -107,6 +107,8 @@ class CaseReference:
         self.weights = [(name, tensor.detach().clone()) for name, tensor in state_of(model)]
         self.warnings: list[str] = []
         self.stateful = False
+        # Sets of inputs for the clock, made when first timed: timing/pairs.py.
+        self.pool: list[list[Any]] | None = None
         self._cached: list[Trial] | None = None
         self._self_check()
 

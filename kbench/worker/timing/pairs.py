@@ -6,11 +6,12 @@ which outputs of a slot it compares, and holds what each side reports against a 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -22,9 +23,10 @@ from kbench.worker.checks.values import difference, rms
 from kbench.worker.reference import CaseReference
 from kbench.worker.seeding import seed_everything
 from kbench.worker.session import CandidateFault, CaseSession
+from kbench.worker.timing.monitor import Monitor, Observation, busy_before, monitor
 
 # CUDA events on an H200 step by 32 ns.
-_EVENT_STEP_S = 32e-9
+EVENT_STEP_S = 32e-9
 # Sets of different inputs made with get_inputs; every use changes one of them a little.
 _POOL_SETS = (2, 16)
 _POOL_BYTES = 512 * 2**20
@@ -39,7 +41,18 @@ _MAX_HELD = 8
 _WARM_CALLS = 3
 _WARM_S = 0.05
 _WARM_CAP_S = 1.0
-_WALL_CALLS = 20
+# What a caller waits is measured in rounds of both sides, so that a busy moment of the host meets both.
+_WALL_ROUNDS = 4
+_WALL_CALLS = 6
+# Pairs of hot slots: the least that give a 99 % interval, and a few.
+_HOT_PAIRS = 12
+_FLOOR_CALLS = 15
+# Below this many times what an empty kernel reads, a slot tells the launch rather than the kernel.
+_AT_FLOOR = 1.5
+# What the host may add to a call beyond what it adds to the reference's before that is worth a flag.
+_SLOW_LAUNCH = (1.2, 200e-6)
+# Spread of the SM clock over the reference's slots, middle nine tenths, that is worth a flag.
+_CLOCK_SPREAD = 0.03
 # How much larger than in verification the error of a timed call may be.
 _ERROR_GROWTH = 4.0
 # The share of slots whose outputs are compared, and the least number.
@@ -49,6 +62,8 @@ _CHECKED_LEAST = 3
 # is done outside of the measured span shows here.
 _EXCESS_SHARE = 0.5
 _EXCESS_S = 50e-6
+# What a side says of a slot besides its seconds.
+_REPORTED = ("hidden", "enqueue", "sm_clock_hz")
 
 
 class Side:
@@ -59,7 +74,11 @@ class Side:
         self.seconds: list[float] = []
         self.outside_s: list[float] = []
         self.reports: list[dict[str, Any]] = []
+        self.hot_s: list[float] = []
         self.wall_s: list[float] = []
+        self.enqueue_s: list[float] = []
+        self.memory_bytes: int | None = None
+        self.busy_s = 0.0
 
     def ask(self, op: str, **arguments: Any) -> dict[str, Any]:
         """Ask the process at the other end."""
@@ -81,7 +100,9 @@ class CaseTimer:
         self._sides = (Side(reference_side), Side(candidate_side))
         self._settings = settings
         self._random = random.Random(secrets.randbits(64))  # noqa: S311 - order and choice, not keys
-        self._pool = self._make_pool()
+        if reference.pool is None:
+            reference.pool = self._make_pool()
+        self._pool = reference.pool
         self._model = reference.reference.construct(reference.case, reference.init)
         first = next(iter(reference.trials()))
         self._draws = first.draws
@@ -90,25 +111,60 @@ class CaseTimer:
         self._checked = 0
         self._loops = 1
         self._flags: set[str] = set()
+        self._floor_s: float | None = None
+        self._spent_s: dict[str, float] = {}
+        self._monitor: Monitor | None = None
+        if self._device.type == "cuda":
+            self._monitor = monitor(str(torch.cuda.get_device_properties(self._device).uuid))
 
     def run(self) -> dict[str, Any]:
         """Measure, decide, and give the fields of `records.Timing`."""
+        started = time.monotonic()
         threads = torch.get_num_threads()
         # Our own threads would spin beside a side's.
         torch.set_num_threads(1)
         try:
-            for side in self._sides:
-                self._prepare(side)
-            estimates = self._warm()
+            with self._account("prepare"):
+                for side in self._sides:
+                    self._prepare(side)
+            with self._account("warm"):
+                estimates = self._warm()
             if self._device.type == "cpu":
                 self._loops = min(_MAX_LOOPS, max(1, math.ceil(_CPU_SLOT_S / max(min(estimates), 1e-9))))
             per_block = stats.block_pairs(*estimates)
-            orders = self._measure(per_block)
-            self._measure_wall()
+            with self._account("cold" if self._device.type == "cuda" else "pairs"):
+                orders, seen = self._watch(lambda: self._measure(per_block))
+            with self._account("wall"):
+                self._measure_wall()
+            if self._device.type == "cuda":
+                with self._account("hot"):
+                    self._measure_hot()
+                with self._account("floor"):
+                    self._measure_floor_and_memory()
         finally:
             torch.set_num_threads(threads)
         self._audit()
-        return self._conclude(per_block, orders)
+        self._spent_s["all"] = time.monotonic() - started
+        return self._conclude(per_block, orders, seen)
+
+    @contextlib.contextmanager
+    def _account(self, name: str) -> Iterator[None]:
+        """Add the time of a stage to what this timing costs."""
+        started = time.monotonic()
+        yield
+        self._spent_s[name] = time.monotonic() - started
+
+    def _watch(self, measure: Callable[[], list[str]]) -> tuple[list[str], Observation]:
+        """Measure, and see what else goes on at the GPU meanwhile."""
+        if self._monitor is None:
+            return measure(), Observation()
+        self._monitor.begin()
+        orders = measure()
+        seen = self._monitor.finish()
+        before = self._settings.get("gpu_busy_before")
+        seen.fields["gpu_busy_before"] = before
+        seen.flags += busy_before(before)
+        return orders, seen
 
     def _make_pool(self) -> list[list[Any]]:
         first = self._reference.reference.inputs(self._reference.case, "timed", 0)
@@ -117,7 +173,8 @@ class CaseTimer:
         rest = [self._reference.reference.inputs(self._reference.case, "timed", i) for i in range(1, count)]
         return [first, *rest]
 
-    def _prepare(self, side: Side) -> None:
+    def _prepare(self, side: Side, sets: int = 1) -> None:
+        """Open memory for outputs and, on a GPU, `sets` of inputs; have the side get ready for the clock."""
         layout = tensors.Layout()
         places = [
             [
@@ -132,7 +189,7 @@ class CaseTimer:
         for tensor in tensors.tensors_in(largest):
             sizes.place(tensor)
         side.session.arena("outputs", layout.end_bytes)
-        side.session.arena("inputs", sizes.end_bytes * (_MAX_LOOPS + 1 if self._device.type == "cpu" else 1) + _SLACK_BYTES)
+        side.session.arena("inputs", sizes.end_bytes * (_MAX_LOOPS + 1 if self._device.type == "cpu" else sets) + _SLACK_BYTES)
         self._places = places
         side.ask("prepare", outputs=places, threads=self._settings["threads"])
 
@@ -156,7 +213,7 @@ class CaseTimer:
     def _untimed_calls(self, side: Side, count: int) -> list[float]:
         args = self._place_inputs(side, [self._random.randrange(len(self._pool))], shift=0)
         answer = side.ask("warm", args=args, calls=count)
-        return _seconds(answer)
+        return claimed_seconds(answer)
 
     def _measure(self, per_block: int) -> list[str]:
         """Blocks of pairs until the stopping rule is content; the order of each pair, `rc` or `cr`."""
@@ -170,12 +227,14 @@ class CaseTimer:
                     orders.append(order)
                     self._measure_pair(order)
                     wanted -= 1
+                if self._monitor is not None:
+                    self._monitor.sample()
         return orders
 
     def _ratios(self, per_block: int) -> list[float]:
         return stats.block_log_ratios(self._sides[0].seconds, self._sides[1].seconds, per_block)
 
-    def _measure_pair(self, order: str) -> None:
+    def _measure_pair(self, order: str, *, cold: bool = True) -> None:
         """One slot of each side on the same inputs, each at an address of its own."""
         untimed = 1 if self._device.type == "cpu" else 0
         picks = [self._random.randrange(len(self._pool)) for _ in range(self._loops + untimed)]
@@ -183,27 +242,34 @@ class CaseTimer:
             self._freshen(self._pool[pick])
         seed = secrets.randbits(62)
         for letter in order:
-            self._slot(self._sides["rc".index(letter)], picks, seed)
+            self._slot(self._sides["rc".index(letter)], picks, seed, cold=cold)
 
-    def _slot(self, side: Side, picks: list[int], seed: int) -> None:
+    def _slot(self, side: Side, picks: list[int], seed: int, *, cold: bool) -> None:
         shift = self._random.randrange(_SLACK_BYTES // tensors.ALIGNMENT_BYTES) * tensors.ALIGNMENT_BYTES
         args = self._place_inputs(side, picks, shift=shift)
         outputs = side.session.arenas["outputs"]
-        check = side is self._sides[1] and self._is_to_be_checked()
+        # An untimed call on inputs that a model changes leaves others for the timed one.
+        check = side is self._sides[1] and (cold or not self._changes_inputs) and self._is_to_be_checked()
         # Before every slot: memory that only some slots find poisoned would tell which ones are compared.
         outputs.poison()
         if self._device.type == "cuda":
             torch.cuda.synchronize()
         started = time.perf_counter()
-        answer = side.ask("slot", args=args, seed=seed, hold=self._random.randrange(_MAX_HELD))
-        side.outside_s.append(time.perf_counter() - started)
+        answer = side.ask("slot", args=args, seed=seed, hold=self._random.randrange(_MAX_HELD), cold=cold)
+        outside_s = time.perf_counter() - started
         if check:
             snapshot = outputs.memory.clone()
             self._compare_inputs(side, args, picks)
-            self._compare(snapshot, picks[-self._loops :], seed)
-        (seconds,) = _seconds({"seconds": [answer.get("seconds")]})
+            # A hot slot has made the same call before.
+            self._compare(snapshot, picks[-self._loops :], seed, calls_before=0 if cold else 1)
+        (seconds,) = claimed_seconds({"seconds": [answer.get("seconds")]})
+        side.busy_s += claimed_number(answer.get("busy_s")) or 0.0
+        if not cold:
+            side.hot_s.append(seconds)
+            return
+        side.outside_s.append(outside_s)
         side.seconds.append(seconds)
-        side.reports.append({name: answer[name] for name in ("hidden", "enqueue", "sm_clock_hz") if name in answer})
+        side.reports.append({name: answer[name] for name in _REPORTED if claimed_number(answer.get(name)) is not None})
 
     def _place_inputs(self, side: Side, picks: list[int], *, shift: int) -> list[tensors.Spec]:
         layout = tensors.Layout(shift)
@@ -257,15 +323,19 @@ class CaseTimer:
                 if not self._changes_inputs and not torch.equal(now.view(torch.uint8), own.view(torch.uint8)):
                     raise CandidateFault(exploit("timed_input"), f"{path} modified by a timed call, though not in verification")
 
-    def _compare(self, snapshot: torch.Tensor, picks: list[int], seed: int) -> None:
+    def _compare(self, snapshot: torch.Tensor, picks: list[int], seed: int, *, calls_before: int = 0, chosen: int | None = None) -> None:
         """Compare the outputs of one call of a slot, picked now, with what the reference makes of it."""
-        chosen = self._random.randrange(len(picks))
+        # Of many calls in a chain, the last one alone is handed over.
+        places = self._places[0]
+        if chosen is None:
+            chosen = self._random.randrange(len(picks))
+            places = self._places[chosen]
         seed_everything(seed)
         expected: list[Any] = []
         with torch.no_grad():
-            for pick in picks[: chosen + 1]:
+            for pick in picks[:1] * calls_before + picks[: chosen + 1]:
                 expected = tensors.tensors_in(self._model(*tensors.clone(self._pool[pick])))
-        for index, (place, tensor) in enumerate(zip(self._places[chosen], expected, strict=True)):
+        for index, (place, tensor) in enumerate(zip(places, expected, strict=True)):
             actual = tensors.view_of(snapshot, place)
             if tensor.is_floating_point() or tensor.is_complex():
                 atol, rtol = self._reference.tolerance.of(place["dtype"])
@@ -281,9 +351,25 @@ class CaseTimer:
                 )
 
     def _measure_wall(self) -> None:
+        for _ in range(_WALL_ROUNDS):
+            for side in self._random.sample(self._sides, len(self._sides)):
+                args = self._place_inputs(side, [self._random.randrange(len(self._pool))], shift=0)
+                answer = side.ask("wall", args=args, calls=_WALL_CALLS)
+                # The first one wakes what slept while the other side worked.
+                side.wall_s += claimed_seconds(answer)[1:]
+                if "enqueue" in answer:
+                    side.enqueue_s += claimed_seconds({"seconds": answer["enqueue"]})[1:]
+
+    def _measure_hot(self) -> None:
+        for order in stats.block_orders(_HOT_PAIRS, self._random):
+            self._measure_pair(order, cold=False)
+
+    def _measure_floor_and_memory(self) -> None:
+        self._floor_s = stats.median(claimed_seconds(self._sides[0].ask("floor", calls=_FLOOR_CALLS)))
         for side in self._sides:
-            args = self._place_inputs(side, [0], shift=0)
-            side.wall_s = _seconds(side.ask("wall", args=args, calls=_WALL_CALLS))
+            answer = side.ask("memory", args=self._place_inputs(side, [0], shift=0))
+            claimed = claimed_number(answer.get("bytes"))
+            side.memory_bytes = None if claimed is None else int(claimed)
 
     def _audit(self) -> None:
         """Hold the candidate's reports against the judge's clock; the reference's side says what the road costs."""
@@ -299,7 +385,25 @@ class CaseTimer:
                 f"its process reports {claimed_s:.3g} s a slot and spends {excess_s:.3g} s more outside of it than the reference's does",
             )
 
-    def _conclude(self, per_block: int, orders: list[str]) -> dict[str, Any]:
+    def _see_launches(self, reference: Side, candidate: Side) -> None:
+        """Flag launches that showed in a slot, and a host that is much slower to launch the candidate."""
+        for side in self._sides:
+            hidden = [report["hidden"] for report in side.reports if "hidden" in report]
+            if hidden and sum(hidden) < len(hidden):
+                self._flags.add("host_bound" if side is candidate else "reference_host_bound")
+        if self._device.type != "cuda":
+            return
+        share, slack_s = _SLOW_LAUNCH
+        extra_s = [stats.median(side.wall_s) - stats.median(side.seconds) for side in (reference, candidate)]
+        if extra_s[1] > share * max(extra_s[0], 0.0) + slack_s:
+            self._flags.add("slow_launch")
+        clocks = [report["sm_clock_hz"] for report in reference.reports if "sm_clock_hz" in report]
+        if clocks and stats.quantile(clocks, 0.95) - stats.quantile(clocks, 0.05) > _CLOCK_SPREAD * stats.median(clocks):
+            self._flags.add("unsteady_clock")
+        if self._floor_s is not None and stats.median(candidate.seconds) < _AT_FLOOR * self._floor_s:
+            self._flags.add("at_launch_floor")
+
+    def _conclude(self, per_block: int, orders: list[str], seen: Observation) -> dict[str, Any]:
         reference, candidate = self._sides
         ratios = self._ratios(per_block)
         summary = stats.compare(
@@ -308,12 +412,9 @@ class CaseTimer:
             per_block=per_block,
             orders=orders,
             precision=self._settings["precision"],
-            resolution_s=_EVENT_STEP_S if self._device.type == "cuda" else 0.0,
+            resolution_s=EVENT_STEP_S if self._device.type == "cuda" else 0.0,
         )
-        for side in self._sides:
-            hidden = [report["hidden"] for report in side.reports if "hidden" in report]
-            if hidden and sum(hidden) < len(hidden):
-                self._flags.add("host_bound" if side is candidate else "reference_host_bound")
+        self._see_launches(reference, candidate)
         timer = "cuda_events_cold" if self._device.type == "cuda" else "cpu_monotonic"
         return {
             "case": self._reference.case.name,
@@ -327,8 +428,13 @@ class CaseTimer:
             "speedup_high": summary.speedup_high,
             "reference_wall_s": stats.median(reference.wall_s),
             "candidate_wall_s": stats.median(candidate.wall_s),
-            "flags": sorted(self._flags | set(summary.flags)),
+            "flags": sorted(self._flags | set(summary.flags) | set(seen.flags)),
+            "notes": seen.notes,
             "extra": {
+                **seen.fields,
+                **self._other_times(reference, candidate),
+                "wall_s": self._spent_s["all"],
+                "spent_s": self._spent_s,
                 "delta": summary.delta,
                 "noise": summary.noise,
                 "self_check": summary.self_check,
@@ -344,8 +450,26 @@ class CaseTimer:
                 "candidate_s": candidate.seconds,
                 "reference_reports": reference.reports,
                 "candidate_reports": candidate.reports,
+                "reference_hot_s": reference.hot_s,
+                "candidate_hot_s": candidate.hot_s,
+                "reference_wall_s": reference.wall_s,
+                "candidate_wall_s": candidate.wall_s,
             },
         }
+
+    def _other_times(self, reference: Side, candidate: Side) -> dict[str, Any]:
+        """What was measured besides the headline, by the names of columns; None where it was not."""
+        found: dict[str, Any] = {"floor_s": self._floor_s}
+        for name, side in (("reference", reference), ("candidate", candidate)):
+            found[f"{name}_hot_s"] = stats.median(side.hot_s) if side.hot_s else None
+            found[f"{name}_enqueue_s"] = stats.median(side.enqueue_s) if side.enqueue_s else None
+            found[f"{name}_memory_bytes"] = side.memory_bytes
+        if reference.hot_s:
+            found["hot_speedup"] = math.exp(stats.hodges_lehmann(stats.block_log_ratios(reference.hot_s, candidate.hot_s, 1)))
+        if self._device.type == "cuda":
+            # What both sides' slots kept the device busy for; whatever else ran waited for it, and counts by the host's clock.
+            found["gpu_s"] = sum(side.busy_s for side in self._sides) + sum(self._spent_s.get(name, 0.0) for name in ("warm", "wall", "floor"))
+        return found
 
 
 def _excess(side: Side, loops: int) -> list[float]:
@@ -353,7 +477,12 @@ def _excess(side: Side, loops: int) -> list[float]:
     return [outside - inside * loops for outside, inside in zip(side.outside_s, side.seconds, strict=True)]
 
 
-def _seconds(answer: dict[str, Any]) -> list[float]:
+def claimed_number(claim: object) -> float | None:
+    """Parse a claimed number strictly; None where there is none."""
+    return float(claim) if type(claim) in (bool, int, float) and 0 <= claim < math.inf else None  # type: ignore[operator,arg-type]
+
+
+def claimed_seconds(answer: dict[str, Any]) -> list[float]:
     """Parse claimed times strictly."""
     claimed = answer.get("seconds")
     if isinstance(claimed, list) and claimed and all(type(s) in (int, float) and 0 < s < math.inf for s in claimed):

@@ -34,6 +34,8 @@ _FLUSH_L2_MULTIPLE = 1
 _DELAY_S = (20e-6, 20e-3)
 _DELAY_SLACK_S = 10e-6
 _DELAY_PER_ENQUEUE = 1.5
+# Calls are queued for this long before `burn` waits for them.
+_BURN_AHEAD_S = 2e-3
 # Tries to hide a launch behind a doubled delay before the slot is called host-bound.
 _HIDING_TRIES = 3
 
@@ -49,6 +51,32 @@ class Timer(Protocol):
 
     def wall(self, request: Message) -> Message:
         """What a caller waits for one call with an idle device: `seconds` of each of `calls`."""
+
+
+class GpuTimer(Timer, Protocol):
+    """What a timer on a GPU measures besides, each under its own name."""
+
+    def floor(self, request: Message) -> Message:
+        """Measure `calls` slots of a kernel that does nothing: what a slot reads at the least."""
+
+    def memory(self, request: Message) -> Message:
+        """Make one untimed call; `bytes` that it needed at its peak beyond what was there before."""
+
+    def burn(self, request: Message) -> Message:
+        """Call the model back to back for `seconds`; how many `calls` that were, and the `seconds` they took."""
+
+    @property
+    def enqueue_s(self) -> float:
+        """What the host takes to launch one call, as last measured by `wall`."""
+
+    def arguments(self, request: Message) -> list[list[Any]]:
+        """The argument lists of a request, in the judge's memory."""
+
+    def hand_over(self, results: list[Any]) -> None:
+        """Copy results into the judge's memory."""
+
+    def hide(self, delay_s: float) -> None:
+        """Have the device sleep so that what is queued next starts at once."""
 
 
 class _Base:
@@ -67,10 +95,11 @@ class _Base:
         self._outputs = [[tensors.view_of(outputs, spec) for spec in specs] for specs in places]
         self._held: collections.deque[Any] = collections.deque()
 
-    def _arguments(self, request: Message) -> list[list[Any]]:
+    def arguments(self, request: Message) -> list[list[Any]]:
+        """The argument lists of a request, in the judge's memory."""
         return [tensors.rebuild(spec, lambda leaf: tensors.view_of(self._inputs, leaf)) for spec in request["args"]]
 
-    def _hand_over(self, results: list[Any]) -> None:
+    def hand_over(self, results: list[Any]) -> None:
         """Copy every output of the slot into the judge's memory before it hears that we are done."""
         for places, result in zip(self._outputs, results, strict=False):
             for place, tensor in zip(places, _plain_tensors(result), strict=True):
@@ -98,7 +127,7 @@ class CpuTimer(_Base):
 
     def slot(self, request: Message) -> Message:
         """See `Timer`."""
-        first, *arguments = self._arguments(request)
+        first, *arguments = self.arguments(request)
         results: list[Any] = []
         keep = results.append
         call = self._call
@@ -113,13 +142,13 @@ class CpuTimer(_Base):
             end_ns = _now_ns()
         if gc_was_on:
             gc.enable()
-        self._hand_over(results)
+        self.hand_over(results)
         self._hold(results, request.get("hold", 0))
         return {"seconds": (end_ns - start_ns) * 1e-9 / len(arguments)}
 
     def wall(self, request: Message) -> Message:
         """See `Timer`."""
-        (args,) = self._arguments(request)
+        (args,) = self.arguments(request)
         seconds = []
         with _no_grad():
             for _ in range(request["calls"]):
@@ -130,7 +159,11 @@ class CpuTimer(_Base):
 
 
 class CudaTimer(_Base):
-    """Times by events on the current stream, cold L2, the launch hidden behind a sleep on the device."""
+    """Times by events on the current stream, the launch hidden behind a sleep on the device.
+
+    A slot is `cold` (a read pass evicts the L2 before it, leaving clean lines: the write-back of dirty ones
+    would count) or `hot` (an untimed call on the same inputs before it).
+    """
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -138,9 +171,10 @@ class CudaTimer(_Base):
         self._flush = torch.ones(properties.L2_cache_size * _FLUSH_L2_MULTIPLE // 4, device=self._inputs.device)
         self._sink = torch.empty((), device=self._inputs.device)
         self._sleep = torch.cuda._sleep
-        self._events = [_Event() for _ in range(3)]
+        self._events = [Event() for _ in range(3)]
+        self._ends = (Event(), Event())
         self._sleep_cost_s, self._clock_hz = self._calibrate()
-        self._enqueue_s = 50e-6
+        self._enqueue_s = self._wall_s = 50e-6
 
     def _calibrate(self) -> tuple[float, float]:
         """Fit `_sleep(c)` = a + c/f from two lengths: the fixed cost a and the SM clock f in Hz."""
@@ -164,7 +198,7 @@ class CudaTimer(_Base):
 
     def wall(self, request: Message) -> Message:
         """See `Timer`."""
-        (args,) = self._arguments(request)
+        (args,) = self.arguments(request)
         seconds, enqueue = [], []
         with _no_grad():
             for _ in range(request["calls"]):
@@ -176,27 +210,34 @@ class CudaTimer(_Base):
                 seconds.append((_now_ns() - start_ns) * 1e-9)
                 enqueue.append((queued_ns - start_ns) * 1e-9)
         self._enqueue_s = sorted(enqueue)[len(enqueue) // 2]
+        self._wall_s = sorted(seconds)[len(seconds) // 2]
         return {"seconds": seconds, "enqueue": enqueue}
 
     def slot(self, request: Message) -> Message:
         """See `Timer`; the slot's one call is tried again with a longer delay where the launch showed."""
-        (args,) = self._arguments(request)
+        (args,) = self.arguments(request)
         delay_s = min(max(_DELAY_PER_ENQUEUE * self._enqueue_s + _DELAY_SLACK_S, _DELAY_S[0]), _DELAY_S[1])
+        busy_s = 0.0
         for _ in range(_HIDING_TRIES):
             answer = self._measure(args, request["seed"], delay_s, request.get("hold", 0), cold=request.get("cold", True))
+            busy_s += answer["busy_s"]
             if answer["hidden"] or delay_s >= _DELAY_S[1]:
                 break
             delay_s = min(2 * delay_s, _DELAY_S[1])
-        return answer
+        return {**answer, "busy_s": busy_s}
 
     def _measure(self, args: list[Any], seed: int, delay_s: float, hold: int, *, cold: bool) -> Message:
         start, before, after = self._events
+        begin, end = self._ends
         cycles = int(delay_s * self._clock_hz)
         seed_everything(seed)
         gc.disable()
         with _no_grad():
+            begin.record()
             if cold:
                 torch.sum(self._flush, dim=0, out=self._sink)
+            else:
+                self._call(*args)
             start.record()
             self._sleep(cycles)
             before.record()
@@ -205,7 +246,8 @@ class CudaTimer(_Base):
             queued_ns = _now_ns()
             hidden = not before.is_done()
             after.record()
-            self._hand_over([result])
+            self.hand_over([result])
+            end.record()
         cudart.synchronize()
         gc.enable()
         self._hold([result], hold)
@@ -215,10 +257,66 @@ class CudaTimer(_Base):
             "hidden": hidden,
             "enqueue": (queued_ns - queue_ns) * 1e-9,
             "sm_clock_hz": cycles / max(slept_s - self._sleep_cost_s, 1e-9),
+            "busy_s": begin.seconds_until(end),
         }
 
+    def floor(self, request: Message) -> Message:
+        """See `GpuTimer`."""
+        _, before, after = self._events
+        seconds = []
+        for _ in range(request["calls"]):
+            torch.sum(self._flush, dim=0, out=self._sink)
+            self._sleep(int(_DELAY_S[0] * self._clock_hz))
+            before.record()
+            self._sink.zero_()
+            after.record()
+            cudart.synchronize()
+            seconds.append(before.seconds_until(after))
+        return {"seconds": seconds}
 
-class _Event:
+    def memory(self, request: Message) -> Message:
+        """See `GpuTimer`; what an extension allocates past torch's allocator shows in what the device has left."""
+        (args,) = self.arguments(request)
+        device = self._inputs.device
+        cudart.synchronize()
+        torch.cuda.reset_peak_memory_stats(device)
+        before, reserved = torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device)
+        free, _ = torch.cuda.mem_get_info(device)
+        with _no_grad():
+            result = self._call(*args)
+        cudart.synchronize()
+        peak = torch.cuda.max_memory_allocated(device) - before
+        left, _ = torch.cuda.mem_get_info(device)
+        elsewhere = (free - left) - (torch.cuda.memory_reserved(device) - reserved)
+        del result
+        return {"bytes": peak + max(0, elsewhere)}
+
+    def burn(self, request: Message) -> Message:
+        """See `GpuTimer`."""
+        (args,) = self.arguments(request)
+        calls, start_ns = 0, _now_ns()
+        limit_ns = int(request["seconds"] * 1e9)
+        # Waiting at every call would idle the device, never waiting would queue without end.
+        ahead = max(1, int(_BURN_AHEAD_S / self._wall_s))
+        with _no_grad():
+            while _now_ns() - start_ns < limit_ns:
+                for _ in range(ahead):
+                    self._call(*args)
+                calls += ahead
+                cudart.synchronize()
+        return {"calls": calls, "seconds": (_now_ns() - start_ns) * 1e-9}
+
+    def hide(self, delay_s: float) -> None:
+        """See `GpuTimer`."""
+        self._sleep(int(min(max(delay_s, _DELAY_S[0]), _DELAY_S[1]) * self._clock_hz))
+
+    @property
+    def enqueue_s(self) -> float:
+        """See `GpuTimer`."""
+        return self._enqueue_s
+
+
+class Event:
     """A CUDA event by the runtime itself, on the legacy default stream, which is torch's current one."""
 
     def __init__(self) -> None:
@@ -234,7 +332,7 @@ class _Event:
     def is_done(self) -> bool:
         return int(self._query(self._event)) == 0
 
-    def seconds_until(self, other: _Event) -> float:
+    def seconds_until(self, other: Event) -> float:
         milliseconds = ctypes.c_float()
         cudart.check(self._elapsed(ctypes.byref(milliseconds), self._event, other._event), "cudaEventElapsedTime")
         return milliseconds.value * 1e-3

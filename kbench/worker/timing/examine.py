@@ -1,0 +1,216 @@
+"""What is measured on a GPU after everything was timed, because it may leave a process the slower for it.
+
+A capture that fails can leave torch's generator or allocator in it, and a process that was once traced
+launches more slowly ever after. So the reference's side is a process of its own, and nothing that goes
+wrong here costs a row its verdict: the record says what is missing, and why.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any
+
+from kbench import stats
+from kbench.worker import tensors
+from kbench.worker.session import CandidateFault
+from kbench.worker.timing import steady
+from kbench.worker.timing.pairs import EVENT_STEP_S, CaseTimer, Side, claimed_number, claimed_seconds
+
+# Chains are for short calls: what takes longer than this is told apart well enough by a slot.
+_STEADY_MOST_S = 1e-3
+# The shortest chain lasts at least so long, so many steps of the clock, and so many empty kernels: a step of 32 ns
+# (H200) is then a thousandth of it.
+_CHAIN_S = 50e-6
+_CHAIN_STEPS = 100
+_CHAIN_FLOORS = 20
+_CHAIN_CALLS_MOST = 64
+# A stream holds so many launches before its host must wait, and a sleep lasts no longer than 20 ms.
+_STREAM_CALLS_MOST = 200
+_STREAM_ENQUEUE_S = 12e-3
+_STEADY_PAIRS = 12
+# Slopes over the first and the second stretch of the chains differ by no more than this.
+_LINEAR = 0.02
+# Sets of inputs that chains visit in turn, and the most that they may take together.
+_SETS_BYTES = 256 * 2**20
+_WALL_CALLS = 4
+_BURN_S = 2.2
+# Kernels that a process may claim; more is no list of kernels.
+_KERNELS_MOST = 64
+
+
+class CaseExaminer(CaseTimer):
+    """Examines one candidate in one case; the measurements are those of `CaseTimer`'s sides."""
+
+    def examine(self, timed: dict[str, Any], reference_kernels: dict[str, Any]) -> dict[str, Any]:
+        """Measure; `timed` is what `CaseTimer.run` gave, `reference_kernels` is filled at the first time.
+
+        Gives `extra` by the names of columns, `flags`, `notes` and `samples`, to be added to the timing.
+        """
+        started = time.monotonic()
+        self._found: dict[str, Any] = {}
+        self._notes: list[str] = []
+        self._samples: dict[str, Any] = {}
+        sets = self._sets()
+        for side in self._sides:
+            self._prepare(side, len(sets))
+        self._arguments = [self._place_inputs(side, sets, shift=0) for side in self._sides]
+        if max(timed["reference_s"], timed["candidate_s"]) <= _STEADY_MOST_S:
+            self._measure_steady(timed, sets)
+        else:
+            self._notes.append(f"graph not measured: a call takes more than {_STEADY_MOST_S * 1e3:g} ms")
+        if self._settings.get("energy"):
+            self._attempt("energy", self._measure_energy)
+        self._attempt("kernels", lambda: self._trace_kernels(reference_kernels))
+        self._found["examined_s"] = time.monotonic() - started
+        return {"extra": self._found, "flags": sorted(self._flags), "notes": self._notes, "samples": self._samples}
+
+    def _sets(self) -> list[int]:
+        n_bytes = sum(t.numel() * t.element_size() for t in tensors.tensors_in(self._pool[0])) or 1
+        return list(range(min(len(self._pool), max(1, _SETS_BYTES // n_bytes))))
+
+    def _attempt(self, what: str, measure: Callable[[], None]) -> None:
+        try:
+            measure()
+        except CandidateFault as error:
+            self._notes.append(f"{what} not measured: {error.detail[:200]}")
+
+    # A steady state.
+
+    def _measure_steady(self, timed: dict[str, Any], sets: list[int]) -> None:
+        names = ("reference", "candidate")
+        enqueue_s = []
+        for side, args in zip(self._sides, self._arguments, strict=True):
+            answer = side.ask("wall", args=args[:1], calls=_WALL_CALLS)
+            enqueue_s.append(stats.median(claimed_seconds({"seconds": answer.get("enqueue")})))
+        floor_s = timed["extra"]["floor_s"]
+        calls = [_chain_calls(timed[f"{name}_s"], floor_s) for name in names]
+        captured = [self._ready(name, side, "graph", args, n) for name, side, args, n in zip(names, self._sides, self._arguments, calls, strict=True)]
+        if all(captured):
+            self._attempt("graph", lambda: self._measure_chains("graph", calls, sets))
+            return
+        # Only what both sides can do compares them.
+        most = [min(_STREAM_CALLS_MOST, int(_STREAM_ENQUEUE_S / s)) // steady.CHAINS[-1] for s in enqueue_s]
+        calls = [max(1, min(n, limit)) for n, limit in zip(calls, most, strict=True)]
+        for name, side, args, n in zip(names, self._sides, self._arguments, calls, strict=True):
+            self._ready(name, side, "stream", args, n)
+        self._attempt("stream", lambda: self._measure_chains("stream", calls, sets))
+
+    def _ready(self, name: str, side: Side, kind: str, args: list[tensors.Spec], calls: int) -> bool:
+        """Have a side make its chains; whether it could."""
+        try:
+            refused = side.ask("chains", args=args, kind=kind, calls=calls).get("refused")
+        except CandidateFault as error:
+            refused = error.detail
+        if refused:
+            self._notes.append(f"{kind} not measured: the {name}'s calls cannot be captured: {str(refused)[:200]}")
+        return not refused
+
+    def _measure_chains(self, kind: str, calls: list[int], sets: list[int]) -> None:
+        """Time the chains of both sides in random-order pairs; the seconds of a call are the slope over them."""
+        chains: list[list[list[float]]] = [[], []]
+        hidden = True
+        for order in stats.block_orders(_STEADY_PAIRS, self._random):
+            seed = secrets.randbits(62)
+            for index in ("rc".index(letter) for letter in order):
+                answer = self._sides[index].ask("chain", seed=seed)
+                chains[index].append(claimed_seconds(answer))
+                hidden = hidden and answer.get("hidden") is True
+        if not self._is_right(sets, steady.CHAINS[-1] * calls[1], seed):
+            self._notes.append(f"{kind} not measured: the candidate's outputs differ there")
+            return
+        slopes = [[_slope(seconds, n) for seconds in side] for side, n in zip(chains, calls, strict=True)]
+        self._samples[kind] = {"calls": calls, "chains": list(steady.CHAINS), "reference_s": chains[0], "candidate_s": chains[1]}
+        if min(min(side) for side in slopes) <= 0:
+            self._notes.append(f"{kind} not measured: time does not grow with the calls")
+            return
+        for name, side, measured in zip(("reference", "candidate"), slopes, chains, strict=True):
+            self._found[f"{name}_{kind}_s"] = stats.median(side)
+            if not _is_linear(measured):
+                self._flags.add(f"{name}_{kind}_not_linear")
+        if not hidden:
+            self._flags.add(f"{kind}_host_bound")
+        ratios = stats.block_log_ratios(slopes[0], slopes[1], 1)
+        interval = stats.rank_interval(ratios, stats.CONFIDENCE)
+        self._found[f"{kind}_speedup"] = math.exp(stats.hodges_lehmann(ratios))
+        self._found[f"{kind}_speedup_low"], self._found[f"{kind}_speedup_high"] = math.exp(interval.low), math.exp(interval.high)
+
+    def _is_right(self, sets: list[int], calls: int, seed: int) -> bool:
+        """Whether the last call of the last chain computed what the reference does."""
+        if self._reference.stateful or self._changes_inputs or (self._sides[1].session.baseline and self._draws):
+            return True
+        snapshot = self._sides[1].session.arenas["outputs"].memory.clone()
+        try:
+            self._compare(snapshot, [sets[i % len(sets)] for i in range(calls)], seed, chosen=calls - 1)
+        except CandidateFault:
+            return False
+        return True
+
+    # Energy, kernels.
+
+    def _measure_energy(self) -> None:
+        """Joules of a call, gross: mean power of a run alone, times the seconds of a call in it."""
+        meters = [self._monitor.energy_meter() if self._monitor else None for _ in self._sides]
+        for name, side, args, meter in zip(("reference", "candidate"), self._sides, self._arguments, meters, strict=True):
+            if meter is None:
+                self._notes.append("energy not measured: this GPU has no energy counter that NVML reads")
+                return
+            with meter:
+                answer = side.ask("burn", args=args[:1], seconds=_BURN_S)
+            (seconds,) = claimed_seconds({"seconds": [answer.get("seconds")]})
+            calls = claimed_number(answer.get("calls"))
+            if meter.power_w is None or not calls:
+                self._notes.append(f"energy not measured: too few steps of the counter while the {name} ran")
+                continue
+            self._found[f"{name}_energy_j"] = meter.power_w * seconds / calls
+            self._found[f"{name}_power_w"] = meter.power_w
+
+    def _trace_kernels(self, reference_kernels: dict[str, Any]) -> None:
+        if not reference_kernels:
+            reference_kernels.update(_parse_kernels(self._sides[0].ask("kernels", args=self._arguments[0])))
+        found = {"reference": reference_kernels, "candidate": _parse_kernels(self._sides[1].ask("kernels", args=self._arguments[1]))}
+        for name, traced in found.items():
+            self._found[f"{name}_kernels"] = traced["count"]
+            self._found[f"{name}_busy_s"] = traced["busy_s"]
+            self._found[f"{name}_span_s"] = traced["span_s"]
+        self._found["kernels"] = {name: traced["list"] for name, traced in found.items()}
+
+
+def _chain_calls(call_s: float, floor_s: float) -> int:
+    least_s = max(_CHAIN_S, _CHAIN_STEPS * EVENT_STEP_S, _CHAIN_FLOORS * floor_s)
+    return min(_CHAIN_CALLS_MOST, max(1, math.ceil(least_s / call_s)))
+
+
+def _slope(seconds: list[float], calls: int) -> float:
+    """Seconds a call, from the shortest and the longest chain."""
+    return (seconds[-1] - seconds[0]) / ((steady.CHAINS[-1] - steady.CHAINS[0]) * calls)
+
+
+def _is_linear(chains: list[list[float]]) -> bool:
+    first, second, third = (stats.median([seconds[i] for seconds in chains]) for i in range(3))
+    one, three, six = steady.CHAINS
+    early, late = (second - first) / (three - one), (third - second) / (six - three)
+    return abs(early - late) <= _LINEAR * max(abs(early), abs(late))
+
+
+def _parse_kernels(answer: dict[str, Any]) -> dict[str, Any]:
+    """Take a claim about kernels apart strictly.
+
+    Raises:
+        CandidateFault: it is none.
+    """
+    listed = answer.get("list")
+    numbers = [claimed_number(answer.get(name)) for name in ("count", "busy_s", "span_s")]
+    if None in numbers or not isinstance(listed, list) or len(listed) > _KERNELS_MOST:
+        raise CandidateFault("", "its process described its kernels in no known form")
+    pairs = [(item[0], claimed_number(item[1])) for item in listed if isinstance(item, list) and len(item) == 2]  # noqa: PLR2004
+    count, busy_s, span_s = numbers
+    assert count is not None
+    return {
+        "count": int(count),
+        "busy_s": busy_s,
+        "span_s": span_s,
+        "list": [[str(name)[:120], seconds] for name, seconds in pairs if seconds is not None],
+    }

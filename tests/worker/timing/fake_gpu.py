@@ -1,0 +1,128 @@
+"""A GPU that is nothing but a clock: work queued on one stream takes the time it is said to take."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from kbench.worker import cudart
+from kbench.worker.timing import kernels, pairs, slots, steady
+
+CLOCK_HZ = 1.98e9
+# What an H200 showed: an event pair, and a launch.
+EVENT_S = 1.3e-6
+SLEEP_COST_S = 1e-6
+
+
+class FakeGpu:
+    """The host's clock and the stream's, in seconds; `capturing` holds what a graph records."""
+
+    def __init__(self) -> None:
+        self.host_s = 1.0
+        self.stream_s = 1.0
+        self.capturing: list[float] | None = None
+        self.events: list[float] = []
+
+    def launch(self, seconds: float, *, host_s: float = 5e-6) -> None:
+        """Queue a kernel; the host takes `host_s` for it."""
+        if self.capturing is not None:
+            self.capturing.append(seconds)
+            return
+        self.host_s += host_s
+        self.queue(seconds)
+
+    def queue(self, seconds: float) -> None:
+        self.stream_s = max(self.stream_s, self.host_s) + seconds
+
+    def synchronize(self) -> int:
+        if self.capturing is not None:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        self.host_s = max(self.host_s, self.stream_s)
+        return 0
+
+    # The CUDA runtime, as far as the clock uses it.
+
+    def cudaEventCreate(self, reference: Any) -> int:  # noqa: N802 - CUDA's names
+        self.events.append(0.0)
+        reference._obj.value = len(self.events)
+        return 0
+
+    def cudaEventRecord(self, event: ctypes.c_void_p, _stream: None) -> int:  # noqa: N802
+        self.queue(EVENT_S / 2)
+        self.events[event.value - 1] = self.stream_s
+        return 0
+
+    def cudaEventQuery(self, event: ctypes.c_void_p) -> int:  # noqa: N802
+        return 0 if self.events[event.value - 1] <= self.host_s else 600
+
+    def cudaEventElapsedTime(self, reference: Any, first: ctypes.c_void_p, last: ctypes.c_void_p) -> int:  # noqa: N802
+        reference._obj.value = (self.events[last.value - 1] - self.events[first.value - 1]) * 1e3
+        return 0
+
+    def cudaDeviceSynchronize(self) -> int:  # noqa: N802
+        return self.synchronize()
+
+    def cudaGetLastError(self) -> int:  # noqa: N802
+        return 0
+
+
+class FakeGraph:
+    gpu: FakeGpu
+
+    def capture_begin(self, **_: Any) -> None:
+        self.gpu.capturing = []
+
+    def capture_end(self) -> None:
+        assert self.gpu.capturing is not None
+        self.recorded, self.gpu.capturing = self.gpu.capturing, None
+
+    def replay(self) -> None:
+        self.gpu.host_s += 5e-6
+        for seconds in self.recorded:
+            self.gpu.queue(seconds)
+
+
+class _Stream:
+    def wait_stream(self, _: Any) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def _on_stream(_: Any) -> Iterator[None]:
+    yield
+
+
+def install(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
+    """Have the timers and the judge's half of the clock use a fake GPU."""
+    gpu = FakeGpu()
+    properties = types.SimpleNamespace(L2_cache_size=1 << 16, uuid="fake")
+    for name, value in {
+        "_sleep": lambda cycles: gpu.queue(SLEEP_COST_S + cycles / CLOCK_HZ),
+        "get_device_properties": lambda _: properties,
+        "synchronize": lambda *_: gpu.synchronize(),
+        "reset_peak_memory_stats": lambda _: None,
+        "memory_allocated": lambda _: 100,
+        "memory_reserved": lambda _: 0,
+        "max_memory_allocated": lambda _: 1124,
+        "mem_get_info": lambda _: (0, 0),
+        "Stream": _Stream,
+        "current_stream": _Stream,
+        "stream": _on_stream,
+        "current_device": lambda: 0,
+        "CUDAGraph": type("CUDAGraph", (FakeGraph,), {"gpu": gpu}),
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, value, raising=False)
+    monkeypatch.setattr(cudart, "library", lambda: gpu)
+    monkeypatch.setattr(slots, "_now_ns", lambda: int(gpu.host_s * 1e9))
+    monkeypatch.setattr(kernels, "trace", lambda _call, _arguments: {"count": 2, "busy_s": 4e-6, "span_s": 5e-6, "list": [["one", 2e-6], ["two", 2e-6]]})
+    # Warm-up is by the host's own clock, which does not know of this one.
+    monkeypatch.setattr(pairs, "_WARM_S", 1e-4)
+    monkeypatch.setattr(pairs, "monitor", lambda _: None)
+    monkeypatch.setattr(steady, "_renew_generator", lambda _: None)
+    return gpu

@@ -1,0 +1,226 @@
+"""The clock of a GPU, on a fake one whose every kernel takes the time it is told to take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kbench.records import Case
+from kbench.worker import memory
+from kbench.worker.candidate import failure
+from kbench.worker.evidence import Tolerance
+from kbench.worker.reference import CaseReference, Reference
+from kbench.worker.session import CandidateFault
+from kbench.worker.timing import slots, steady
+from kbench.worker.timing.examine import CaseExaminer
+from kbench.worker.timing.pairs import CaseTimer
+
+from .fake_gpu import EVENT_S, FakeGpu, install
+
+REFERENCE = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x + 1
+def get_inputs():
+    return [torch.randn(8)]
+def get_init_inputs():
+    return []
+"""
+SETTINGS: dict[str, Any] = {"repeat": 40, "precision": 0.01, "budget_s": 2.0, "threads": 1, "verified_error": 0.0}
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
+    return install(monkeypatch)
+
+
+class FakeSide:
+    """A session whose peer is a timer in this process."""
+
+    baseline = False
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self.device = torch.device("cuda")
+        self.arenas: dict[str, memory.Arena] = {}
+        self.peer = self
+        self._call = call
+
+    def arena(self, name: str, n_bytes: int) -> memory.Arena:
+        if name not in self.arenas:
+            self.arenas[name] = memory.Arena(n_bytes, torch.device("cpu"))
+        return self.arenas[name]
+
+    def ask(self, _stage: str, op: str, **arguments: Any) -> dict[str, Any]:
+        try:
+            return getattr(self, f"do_{op}", lambda **given: getattr(self._timer, op)(given))(**arguments)
+        except CandidateFault:
+            raise
+        except Exception as error:
+            raise CandidateFault("run", failure(error)["message"]) from error
+
+    def do_prepare(self, outputs: Any, threads: int) -> dict[str, Any]:
+        inputs, places = self.arenas["inputs"].memory, self.arenas["outputs"].memory
+        self._timer = slots.CudaTimer(call=self._call, inputs=inputs, outputs=places, places=outputs)
+        return {}
+
+    def do_chains(self, args: Any, kind: str, calls: int) -> dict[str, Any]:
+        try:
+            self._steady = steady.Steady(self._timer, self._call, self._timer.arguments({"args": args}), kind=kind, calls=calls)
+        except steady.CaptureError as error:
+            return {"refused": str(error)}
+        return {}
+
+    def do_chain(self, seed: int) -> dict[str, Any]:
+        answer, result = self._steady.measure(seed)
+        self._timer.hand_over([result])
+        return answer
+
+    def do_kernels(self, args: Any) -> dict[str, Any]:
+        from kbench.worker.timing import kernels
+
+        return kernels.trace(self._call, self._timer.arguments({"args": args}))
+
+
+@pytest.fixture
+def reference(tmp_path: Path) -> CaseReference:
+    path = tmp_path / "reference.py"
+    path.write_text(REFERENCE)
+    tolerance = Tolerance(by_dtype={}, default=(1e-4, 1e-4), allow_nan=False)
+    loaded = Reference(path, torch.device("cpu"), root_seed=1, label="task")
+    return CaseReference(loaded, Case(), trials=2, tolerance=tolerance)
+
+
+def add_one(gpu: FakeGpu, *launches: float, host_s: float = 5e-6, before: Callable[[], object] = lambda: None) -> Callable[..., Any]:
+    """A model that does what the reference does, in launches of so many seconds."""
+
+    def call(x: torch.Tensor) -> torch.Tensor:
+        before()
+        for seconds in launches:
+            gpu.launch(seconds, host_s=host_s)
+        return x + 1
+
+    return call
+
+
+def timed(reference: CaseReference, *calls: Callable[..., Any]) -> dict[str, Any]:
+    return CaseTimer(reference, *(FakeSide(call) for call in calls), SETTINGS).run()  # type: ignore[arg-type]
+
+
+def examined(reference: CaseReference, timing: dict[str, Any], *calls: Callable[..., Any], known: dict[str, Any] | None = None) -> dict[str, Any]:
+    sides = [FakeSide(call) for call in calls]
+    return CaseExaminer(reference, *sides, SETTINGS).examine(timing, {} if known is None else known)  # type: ignore[arg-type]
+
+
+def test_a_slot_measures_the_device_and_not_the_launches(gpu: FakeGpu, reference: CaseReference) -> None:
+    found = timed(reference, add_one(gpu, 50e-6, host_s=300e-6), add_one(gpu, 25e-6, host_s=5e-6))
+
+    assert found["reference_s"] == pytest.approx(50e-6 + EVENT_S / 2, abs=1e-8)
+    assert found["candidate_s"] == pytest.approx(25e-6 + EVENT_S / 2, abs=1e-8)
+    assert found["verdict"] == "faster"
+    assert found["extra"]["reference_hot_s"] == pytest.approx(found["reference_s"], rel=1e-3)
+
+
+def test_swapped_sides_give_the_inverse(gpu: FakeGpu, reference: CaseReference) -> None:
+    one, other = add_one(gpu, 40e-6), add_one(gpu, 31e-6)
+
+    assert timed(reference, one, other)["speedup"] * timed(reference, other, one)["speedup"] == pytest.approx(1.0, rel=1e-3)
+
+
+def test_a_sleep_before_the_launch_is_in_the_wall_time_alone_and_is_flagged(gpu: FakeGpu, reference: CaseReference) -> None:
+    def sleep() -> None:
+        gpu.host_s += 1e-3
+
+    plain = timed(reference, add_one(gpu, 50e-6), add_one(gpu, 50e-6))
+    slept = timed(reference, add_one(gpu, 50e-6), add_one(gpu, 50e-6, before=sleep))
+
+    assert slept["candidate_s"] == pytest.approx(plain["candidate_s"], rel=1e-3)
+    assert slept["verdict"] == "same"
+    assert slept["candidate_wall_s"] - plain["candidate_wall_s"] == pytest.approx(1e-3, rel=0.01)
+    assert slept["extra"]["candidate_enqueue_s"] > 1e-3
+    assert "slow_launch" in slept["flags"]
+    assert "slow_launch" not in plain["flags"]
+
+
+def test_a_call_that_waits_for_the_device_cannot_hide_its_launch_and_is_flagged(gpu: FakeGpu, reference: CaseReference) -> None:
+    found = timed(reference, add_one(gpu, 50e-6), add_one(gpu, 50e-6, before=gpu.synchronize))
+
+    assert "host_bound" in found["flags"]
+    assert "reference_host_bound" not in found["flags"]
+
+
+def test_a_kernel_near_the_floor_is_flagged(gpu: FakeGpu, reference: CaseReference) -> None:
+    found = timed(reference, add_one(gpu, 50e-6), add_one(gpu, 0.2e-6))
+
+    assert "at_launch_floor" in found["flags"]
+    assert found["extra"]["floor_s"] == pytest.approx(EVENT_S / 2, abs=1e-8)
+
+
+def test_memory_and_cost_are_in_the_record(gpu: FakeGpu, reference: CaseReference) -> None:
+    extra = timed(reference, add_one(gpu, 50e-6), add_one(gpu, 25e-6))["extra"]
+
+    assert extra["candidate_memory_bytes"] == 1024
+    assert extra["gpu_s"] > 40 * 75e-6
+    assert extra["wall_s"] >= sum(seconds for name, seconds in extra["spent_s"].items() if name != "all") * 0.99
+
+
+def test_a_graph_takes_the_gaps_out_and_a_slope_the_events(gpu: FakeGpu, reference: CaseReference) -> None:
+    calls = add_one(gpu, 1e-6, 1e-6, 1e-6), add_one(gpu, 2e-6)
+    found = examined(reference, timed(reference, *calls), *calls)
+
+    assert found["extra"]["reference_graph_s"] == pytest.approx(3e-6, rel=1e-3)
+    assert found["extra"]["candidate_graph_s"] == pytest.approx(2e-6, rel=1e-3)
+    assert found["extra"]["graph_speedup"] == pytest.approx(1.5, rel=1e-3)
+    assert found["extra"]["candidate_kernels"] == 2
+    assert found["extra"]["kernels"]["candidate"] == [["one", 2e-6], ["two", 2e-6]]
+    assert found["notes"] == []
+
+
+def test_what_cannot_be_captured_is_told_and_measured_as_a_stream(gpu: FakeGpu, reference: CaseReference) -> None:
+    calls = add_one(gpu, 10e-6), add_one(gpu, 4e-6, before=gpu.synchronize)
+    found = examined(reference, timed(reference, *calls), *calls)
+
+    assert "candidate_graph_s" not in found["extra"]
+    assert found["extra"]["reference_stream_s"] == pytest.approx(10e-6, rel=1e-3)
+    assert any("candidate's calls cannot be captured" in note and "not permitted" in note for note in found["notes"])
+
+
+def test_a_candidate_that_is_wrong_under_replay_has_no_graph_time(gpu: FakeGpu, reference: CaseReference) -> None:
+    def cheat(x: torch.Tensor) -> torch.Tensor:
+        gpu.launch(1e-6)
+        return x if gpu.capturing is not None else x + 1
+
+    found = examined(reference, timed(reference, add_one(gpu, 10e-6), cheat), add_one(gpu, 10e-6), cheat)
+
+    assert "candidate_graph_s" not in found["extra"]
+    assert any("outputs differ" in note for note in found["notes"])
+
+
+def test_what_fails_in_the_examination_is_a_note(gpu: FakeGpu, reference: CaseReference, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kbench.worker.timing import kernels
+
+    def refuse(_call: object, _arguments: object) -> dict[str, Any]:
+        raise RuntimeError("CUPTI is in use")
+
+    calls = add_one(gpu, 10e-6), add_one(gpu, 4e-6)
+    timing = timed(reference, *calls)
+    monkeypatch.setattr(kernels, "trace", refuse)
+    found = examined(reference, timing, *calls)
+
+    assert "kernels not measured: CUPTI is in use" in found["notes"]
+    assert found["extra"]["candidate_graph_s"] == pytest.approx(4e-6, rel=1e-3)
+
+
+def test_a_forged_list_of_kernels_is_a_note(gpu: FakeGpu, reference: CaseReference, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kbench.worker.timing import kernels
+
+    calls = add_one(gpu, 10e-6), add_one(gpu, 4e-6)
+    timing = timed(reference, *calls)
+    monkeypatch.setattr(kernels, "trace", lambda _call, _arguments: {"count": "many", "busy_s": 0, "span_s": 0, "list": []})
+    known = {"count": 1, "busy_s": 1e-6, "span_s": 1e-6, "list": [["k", 1e-6]]}
+
+    assert any("no known form" in note for note in examined(reference, timing, *calls, known=known)["notes"])
