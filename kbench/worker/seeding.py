@@ -20,9 +20,10 @@ def derive_seed(root: int, *labels: object) -> int:
 
 def seed_everything(seed: int) -> None:
     """Seed torch's CPU and CUDA generators, `random`, and numpy where it is loaded."""
-    torch.manual_seed(seed)
+    # torch.manual_seed asks how many devices there are and, without a GPU, keeps a stack trace of every call
+    # for the day when there is one; these are the generators themselves.
+    torch.default_generator.manual_seed(seed)
     if torch.cuda.is_initialized():
-        # torch.manual_seed asks how many devices there are; these are the generators themselves.
         for generator in torch.cuda.default_generators:
             generator.manual_seed(seed)
     random.seed(seed)
