@@ -7,7 +7,6 @@ import contextlib
 import itertools
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kbench import folders
 from kbench.errors import MachineError
 from kbench.protocol import Closed, LineBuffer, Message, decode, encode
 
@@ -33,7 +33,7 @@ _END_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How a worker's process ended; `cause` is `memory`, `processes`, `killed`, `flood` or empty."""
+    """How a worker's process ended; `cause` is `memory`, `processes`, `disk`, `killed`, `flood`, `lost` or empty."""
 
     exit: int | None = None
     signal: int | None = None
@@ -149,10 +149,16 @@ class Worker:
             fields = json.loads(self._status)
             ending = Ending(**{name: fields[name] for name in ("exit", "signal", "cause", "max_rss_bytes", "leftovers")})
         except (ValueError, KeyError, TypeError):
-            return Ending(cause="killed")
+            # Its keeper has gone without a word: the zygote ends what was below it.
+            return Ending(cause="lost")
         if self._flooded:
             return Ending(cause="flood", max_rss_bytes=ending.max_rss_bytes)
         return ending
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its keeper has gone without a report, and cleans up no more."""
+        return self.ended.done() and self.ended.result().cause == "lost"
 
     @property
     def output_tail(self) -> str:
@@ -273,8 +279,8 @@ class Scratch:
         self.path = Path(tempfile.mkdtemp(prefix="kbench-"))
 
     def remove(self) -> None:
-        """Remove it; what a candidate made unremovable stays, and that is all."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        """Remove it, where no keeper has done so; what cannot be removed stays, and that is all."""
+        folders.remove(self.path)
 
 
 def _environment() -> dict[str, str]:

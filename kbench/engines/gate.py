@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 import fcntl
 import os
-import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from kbench.errors import MachineError
 
 # How often a lease held by another kbench is asked for again.
 _LEASE_POLL_S = 0.02
+_LEASES = Path("/tmp/kbench-leases")
 
 
 class Gate:
@@ -59,32 +59,67 @@ class Gate:
 class Lease:
     """A lock on a device across every kbench on this machine; the kernel frees a dead holder's at once.
 
-    `device` is a GPU's UUID, or `cpu`.
+    `device` is a GPU's UUID, or `cpu`. Two files: who wants the device alone holds the `turn`, which
+    everybody passes through, so that a stream of those who share it cannot keep him waiting for ever.
+
+    Raises:
+        MachineError: the lock files cannot be opened.
     """
 
-    def __init__(self, device: str) -> None:
-        folder = Path(tempfile.gettempdir()) / "kbench-leases"
-        try:
-            folder.mkdir(mode=0o1777, exist_ok=True)
-            self._fd = os.open(folder / f"{device}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        except OSError as error:
-            raise MachineError(f"cannot open the lease of `{device}` in {folder}: {error}", hint="set TMPDIR to a folder you can write") from None
+    def __init__(self, device: str, folder: Path = _LEASES) -> None:
+        # Not TMPDIR: a batch system gives each job its own, and two jobs may have one GPU.
+        self._device = device
+        self._folder = folder
+        with self._lock_file("device"), self._lock_file("turn"):
+            pass
 
     @contextlib.asynccontextmanager
     async def hold(self, *, alone: bool) -> AsyncIterator[None]:
-        """Hold the device, shared or alone; waits as long as another kbench does."""
-        kind = fcntl.LOCK_EX if alone else fcntl.LOCK_SH
-        while True:
-            try:
-                fcntl.flock(self._fd, kind | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                await asyncio.sleep(_LEASE_POLL_S)
-        try:
-            yield
-        finally:
-            fcntl.flock(self._fd, fcntl.LOCK_UN)
+        """Hold the device, shared or alone; waits as long as another kbench does.
 
-    def close(self) -> None:
-        """Let go of the lock file."""
-        os.close(self._fd)
+        Each holder has descriptors of its own: of several that share one lock, the first to let go would free it for all.
+        """
+        kind = fcntl.LOCK_EX if alone else fcntl.LOCK_SH
+        with self._lock_file("device") as device:
+            with self._lock_file("turn") as turn:
+                await _lock(turn, kind)
+                await _lock(device, kind)
+            yield
+
+    @contextlib.contextmanager
+    def _lock_file(self, name: str) -> Iterator[int]:
+        try:
+            descriptor = self._open(self._folder / f"{self._device}.{name}")
+        except OSError as error:
+            raise MachineError(
+                f"cannot open the lease of `{self._device}` in {self._folder}: {(error.strerror or str(error)).lower()}",
+                hint=f"`ls -l {self._folder}` shows whose it is; every user must be able to read it",
+            ) from None
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _open(self, path: Path) -> int:
+        # A lock needs no right to write, so that the file of one user does for all.
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+        with contextlib.suppress(FileNotFoundError):
+            return os.open(path, flags)
+        with contextlib.suppress(FileExistsError):
+            self._folder.mkdir(mode=0o700, parents=True)
+            # Past the umask.
+            self._folder.chmod(0o1777)
+        descriptor = os.open(path, flags | os.O_CREAT, 0o644)
+        with contextlib.suppress(PermissionError):
+            os.fchmod(descriptor, 0o644)
+        return descriptor
+
+
+async def _lock(descriptor: int, kind: int) -> None:
+    while True:
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            await asyncio.sleep(_LEASE_POLL_S)
+        else:
+            return

@@ -47,6 +47,8 @@ _GONE_S = 0.5
 # Host memory of a candidate's process tree; a share of the machine, so that the judge survives it.
 _MEMORY_SHARE = 0.7
 _MAX_PROCESSES = 256
+# Processes and threads together: a pool of threads for each of many libraries.
+_MAX_TASKS = 2048 + 16 * (os.cpu_count() or 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,8 +148,6 @@ class LocalEngine:
     async def close(self) -> None:
         """End every process."""
         await self._zygote.close()
-        for lease in self._leases.values():
-            lease.close()
 
     def environment(self, device: str) -> Environment:
         """Where results of a device come from."""
@@ -210,7 +210,7 @@ class LocalEngine:
 
     @contextlib.asynccontextmanager
     async def beside_others(self, device: str) -> Any:
-        """Hold a device for building or verifying."""
+        """Hold a device for verifying."""
         async with self._gate.shared(), self._lease(device).hold(alone=False):
             yield
 
@@ -228,7 +228,7 @@ class LocalEngine:
 
     async def build(self, job: Job) -> Message:
         """Load a candidate where there is no GPU, so that what it builds is in the cache; its answer."""
-        async with self._builds, self._gate.shared():
+        async with self._builds, self._gate.shared(), self._lease("cpu").hold(alone=False):
             self._events.stage(job.candidate.label, "build")
             process = CandidateProcess(self, job.candidate, device="cpu", threads=1, hide_gpu=True)
             channel = process.open()
@@ -424,8 +424,6 @@ class CandidateProcess:
             "device": "cuda:0" if device.startswith("cuda") else "cpu",
             "threads": threads,
             "gpu": "" if hide_gpu else _visible(device),
-            "memory_bytes": engine.options.memory_bytes,
-            "max_processes": _MAX_PROCESSES,
             "cache": str(engine.options.cache),
             "interpret": candidate.language == "triton" and device == "cpu",
             "wrap": candidate.name if candidate.name.startswith("@") else "",
@@ -451,11 +449,21 @@ class CandidateProcess:
         self._scratch = Scratch()
         service, service_fd = channel_pair()
         self._service_channel = service
-        args: dict[str, Any] = {**self._args, "scratch": str(self._scratch.path)}
+        args: dict[str, Any] = {**self._args, "scratch": str(self._scratch.path), "limits": self._limits(self._scratch.path)}
         if not self._trusted:
             args["confine"] = self._policy(self._scratch.path)
         self._worker = self._engine.zygote.spawn("candidate", args, [fd, service_fd])
         self._service = asyncio.create_task(self._serve_builds(service))
+
+    def _limits(self, scratch: Path) -> dict[str, Any]:
+        """What it and all that it starts may use; the keeper removes the scratch folder, too."""
+        return {
+            "memory_bytes": self._engine.options.memory_bytes,
+            "max_processes": _MAX_PROCESSES,
+            # Elsewhere the limit of its own user holds.
+            "max_tasks": _MAX_TASKS if self._args["device"] != "cpu" else None,
+            "scratch": str(scratch),
+        }
 
     def _policy(self, scratch: Path) -> dict[str, Any]:
         """What the candidate may touch: its own file, a folder of its own name beside it, and what was built for it."""
@@ -481,7 +489,7 @@ class CandidateProcess:
 
     async def _build(self, request: Message) -> Message:
         channel, fd = channel_pair()
-        args = {"cache": str(self._engine.options.cache), "jobs": 2}
+        args = {"cache": str(self._engine.options.cache), "jobs": 2, "limits": {"memory_bytes": self._engine.options.memory_bytes}}
         builder = self._engine.zygote.spawn("builder", args, [fd])
         try:
             await channel.send(request)
@@ -513,7 +521,7 @@ class CandidateProcess:
         if self._service_channel is not None:
             # A task that was cancelled before it began closes nothing.
             self._service_channel.close()
-        if self._scratch is not None:
+        if self._scratch is not None and (self._worker is None or self._worker.is_lost):
             self._scratch.remove()
 
 
@@ -757,6 +765,8 @@ def _why_gone(ending: Ending, stage: str) -> tuple[str, str]:
         return Reason.MEMORY, f"used more host memory than it may during {stage}"
     if ending.cause == "processes":
         return Reason.CRASH, f"started more than {_MAX_PROCESSES} processes during {stage}"
+    if ending.cause == "disk":
+        return Reason.CRASH, f"filled its scratch folder during {stage}"
     if ending.cause == "flood":
         return Reason.CRASH, f"flooded its output during {stage}"
     return Reason.CRASH, f"its process ended by {ending.describe()} during {stage}"

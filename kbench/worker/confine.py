@@ -71,8 +71,12 @@ _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_RAISE = 2
 # CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH.
 _FILE_CAPABILITIES = (1, 2)
-# Far beyond any user that a system gives out.
-_FIRST_USER = 0x4B420000
+# Far beyond any user that a system gives out; a number for each process id.
+_FIRST_USER = 0x4B400000
+_USERS = 2**22
+# Where a container has the usual 65536 users: between those of people and those of the system.
+_FEW_FIRST_USER = 0x8000
+_FEW_USERS = 2**14
 _CAPABILITY_VERSION_3 = 0x20080522
 
 
@@ -248,17 +252,38 @@ def _move_into(scratch: Path) -> None:
     os.chdir(scratch)
 
 
+def user_of(pid: int) -> int | None:
+    """The user that a confined worker of this process id becomes where root can give it one of its own; else None."""
+    if os.geteuid() != 0:
+        return None
+    for first, count in ((_FIRST_USER, _USERS), (_FEW_FIRST_USER, _FEW_USERS)):
+        if _has_users(first, count):
+            return first + pid % count
+    return None
+
+
+def _has_users(first: int, count: int) -> bool:
+    """Whether this user namespace knows all of these; see user_namespaces(7) for the file."""
+    try:
+        lines = Path("/proc/self/uid_map").read_text().splitlines()
+    except OSError:
+        return True
+    ranges = [tuple(map(int, line.split())) for line in lines]
+    return any(inside <= first and first + count <= inside + length for inside, _, length in ranges)
+
+
 def _user_of_its_own(policy: Policy) -> int | None:
     """A user that only this process and what it starts is, where root can give it one.
 
     No limit on processes binds root: a fork bomb of root's takes the machine. A GPU's driver shares
-    memory between processes of one user only, so there root stays root, and the keeper has to be quick.
+    memory between processes of one user only, so there root stays root: see `keeper.Limits`.
     """
-    return _FIRST_USER + os.getpid() % 65536 if os.geteuid() == 0 and not policy.gpu else None
+    return None if policy.gpu else user_of(os.getpid())
 
 
 def _limit(policy: Policy, user: int | None) -> None:
-    _lower(resource.RLIMIT_CORE, 0)
+    # 1 and not 0: at 0 a kernel that pipes cores to a program still does, a GB for each crash. Source: core(5).
+    _lower(resource.RLIMIT_CORE, 1)
     _lower(resource.RLIMIT_FSIZE, policy.file_bytes)
     _lower(resource.RLIMIT_NOFILE, _OPEN_FILES)
     _lower(resource.RLIMIT_STACK, _STACK_BYTES)

@@ -1,7 +1,7 @@
 """Which system calls may this process still make? A seccomp filter for what Landlock does not hold.
 
 Landlock knows files, TCP, abstract sockets and signals. Here go the other networks, sockets with a
-name in a folder, the ways into another process or its clock share, and changes of owner and mode.
+name in a folder, the ways into another process or its clock share, and changes of owner, mode and times.
 """
 
 from __future__ import annotations
@@ -88,8 +88,10 @@ _REFUSED: dict[str, _Numbers] = {
     "move_mount": (429, 429),
     "fsopen": (430, 430),
     "fsmount": (432, 432),
+    "fsconfig": (431, 431),
     "fspick": (433, 433),
     "mount_setattr": (442, 442),
+    "open_tree_attr": (467, 467),
     # Large parts of the kernel, some with ways around this filter.
     "keyctl": (250, 219),
     "add_key": (248, 217),
@@ -100,8 +102,19 @@ _REFUSED: dict[str, _Numbers] = {
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
+    "syslog": (103, 116),
     "fanotify_init": (300, 262),
     "open_by_handle_at": (304, 265),
+    # Landlock lets anybody watch any folder for the names that come and go there.
+    "inotify_add_watch": (254, 27),
+}
+
+# The times of a file, which Landlock leaves to its owner: to keep them when copying a file does nothing and is no error.
+_TIMES: dict[str, _Numbers] = {
+    "utime": (132, None),
+    "utimes": (235, None),
+    "futimesat": (261, None),
+    "utimensat": (280, 88),
 }
 
 # Access lists are modes by another name. "Not supported" is what a file system without them says.
@@ -114,7 +127,10 @@ _ATTRIBUTES: dict[str, _Numbers] = {
     "lremovexattr": (198, 15),
     "fremovexattr": (199, 16),
     "removexattrat": (466, 466),
+    "file_setattr": (469, 469),
 }
+# Calls of kernels yet to come; libraries fall back where a kernel does not know one.
+_FIRST_UNKNOWN = 470
 
 # What their arguments decide about; see `_rules`.
 _JUDGED: dict[str, _Numbers] = {
@@ -142,12 +158,13 @@ _JUDGED: dict[str, _Numbers] = {
     "rt_tgsigqueueinfo": (297, 240),
     "pidfd_send_signal": (424, 424),
     "fcntl": (72, 25),
+    "ioctl": (16, 29),
     "open": (2, None),
     "openat": (257, 56),
     "openat2": (437, 437),
     "truncate": (76, 45),
 }
-_ALL = {**_REFUSED, **_ATTRIBUTES, **_JUDGED}
+_ALL = {**_REFUSED, **_ATTRIBUTES, **_TIMES, **_JUDGED}
 
 # linux/sched.h: every CLONE_NEW… that fits into the flags of clone.
 _NEW_NAMESPACES = 0x7E020000
@@ -155,6 +172,12 @@ _NEW_NAMESPACES = 0x7E020000
 _MODE_MASK, _HARMLESS_MODE = 0o7722, 0o700
 _PRIO_USER, _IOPRIO_WHO_USER = 2, 3
 _F_SETOWN, _F_SETOWN_EX = 8, 15
+# Who may read a file could hold up those who write it, or watch a folder.
+_F_SETLEASE, _F_NOTIFY = 1024, 1026
+# linux/fs.h: the flags of a file, which belong to its owner (FS_IOC_SETFLAGS, its 32-bit kind, FS_IOC_FSSETXATTR);
+# asm/ioctls.h: keys typed into the terminal (TIOCSTI, TIOCLINUX).
+_FILE_FLAGS = (0x40086602, 0x40046602, 0x401C5820)
+_TERMINAL_KEYS = (0x5412, 0x541C)
 _TYPE_MASK = 0xF
 
 
@@ -190,6 +213,7 @@ def forbid(*, hold_signals: bool, hold_truncation: bool) -> None:
     if architecture is None:
         raise OSError(errno.ENOSYS, f"no system call table for {platform.machine()}")
     rules = list(_rules(os.getpid()))
+    rules.append(_fcntl_rule(hold_signals=hold_signals))
     if hold_signals:
         rules += _signal_rules(os.getpid())
     if hold_truncation:
@@ -200,6 +224,7 @@ def forbid(*, hold_signals: bool, hold_truncation: bool) -> None:
 def _rules(pid: int) -> Iterator[_Rule]:
     yield from (_Rule(name, errno.EPERM) for name in _REFUSED)
     yield from (_Rule(name, errno.EOPNOTSUPP) for name in _ATTRIBUTES)
+    yield from (_Rule(name, 0) for name in _TIMES)
     # Unix sockets with a connection only: datagrams can be sent to any socket by its name, and
     # connect() to the socket of a daemon. CUDA itself binds and listens, on one that it never reads.
     local_only = (_Test(0, allowed=(socket.AF_UNIX,)),)
@@ -213,6 +238,7 @@ def _rules(pid: int) -> Iterator[_Rule]:
     # A linker may make its output executable; to copy a file with its mode does nothing and is no error.
     for name, argument in (("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2)):
         yield _Rule(name, 0, (_Test(argument, mask=_MODE_MASK, allowed=(_HARMLESS_MODE,)),))
+    yield _Rule("ioctl", errno.EPERM, (_Test(1, refused=_FILE_FLAGS + _TERMINAL_KEYS),))
     # A CPU limit on the keeper would kill it, and a mask or a priority on the reference would slow it.
     yield _Rule("prlimit64", errno.EPERM, (_Test(0, allowed=(0, pid)),))
     for name in ("move_pages", "sched_setaffinity", "sched_setparam", "sched_setscheduler", "sched_setattr"):
@@ -225,7 +251,11 @@ def _signal_rules(pid: int) -> Iterator[_Rule]:
     for name in ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo"):
         yield _Rule(name, errno.EPERM, (_Test(0, allowed=(pid,)),))
     yield _Rule("pidfd_send_signal", errno.EPERM)
-    yield _Rule("fcntl", errno.EPERM, (_Test(1, refused=(_F_SETOWN, _F_SETOWN_EX)),))
+
+
+def _fcntl_rule(*, hold_signals: bool) -> _Rule:
+    owners = (_F_SETOWN, _F_SETOWN_EX) if hold_signals else ()
+    return _Rule("fcntl", errno.EPERM, (_Test(1, refused=(_F_SETLEASE, _F_NOTIFY, *owners)),))
 
 
 def _truncation_rules() -> Iterator[_Rule]:
@@ -250,6 +280,7 @@ def _assemble(rules: Iterable[_Rule], architecture: _Architecture) -> list[_Inst
     ]
     if architecture.has_x32:
         program += [(_JUMP_GREATER_EQUAL, 0, 1, _X32_BIT), (_RETURN, 0, 0, _RETURN_KILL)]
+    program += [(_JUMP_GREATER_EQUAL, 0, 1, _FIRST_UNKNOWN), (_RETURN, 0, 0, _RETURN_ERRNO | errno.ENOSYS)]
     for rule in rules:
         number = _ALL[rule.call][architecture.column]
         if number is not None:

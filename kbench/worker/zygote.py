@@ -6,6 +6,7 @@ forks leaves children that hang in OpenMP.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import os
@@ -31,6 +32,11 @@ EXIT_BUG = 70
 _FORK_TRIES = 100
 _FORK_PAUSE_S = 0.05
 
+# Of workers that are our own: compilers start many.
+_MOST_PROCESSES = 4096
+# An orphan may fork while it is killed.
+_SWEEP_ROUNDS = 1000
+
 Role = Callable[[Mapping[str, Any], list[int]], None]
 
 
@@ -45,6 +51,8 @@ def main(control_fd: int) -> None:
     signal.set_wakeup_fd(wake_write)
     # Ctrl-C reaches the whole foreground group; only the parent decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Where a keeper is killed, by a kernel without memory say, what was below it comes to this process.
+    keeper.become_reaper()
     keepers: dict[int, int] = {}
     control.send({"event": "ready", "pid": os.getpid()})
     try:
@@ -118,8 +126,7 @@ def _become(role: Role, message: Message, fds: list[int]) -> None:
         keeper.keep(
             lambda: role(args, rest),
             status_fd=status_fd,
-            memory_bytes=args.get("memory_bytes"),
-            max_processes=args.get("max_processes", 4096),
+            limits=keeper.Limits.from_json(args.get("limits") or {"max_processes": _MOST_PROCESSES}),
         )
     except BaseException:  # noqa: BLE001 - a fork must never return into the zygote's loop
         traceback.print_exc()
@@ -143,19 +150,35 @@ def _only_descriptors(fds: list[int]) -> list[int]:
 
 
 def _reap(keepers: dict[int, int], *, block: bool = False) -> None:
+    is_orphaned = False
     while True:
         try:
-            pid, _ = os.waitpid(-1, 0 if block else os.WNOHANG)
+            pid, status = os.waitpid(-1, 0 if block else os.WNOHANG)
         except ChildProcessError:
             keepers.clear()
             return
         if pid == 0:
-            return
+            break
         for job, keeper_pid in list(keepers.items()):
             if keeper_pid == pid:
                 del keepers[job]
+                is_orphaned |= os.WIFSIGNALED(status)
         if block:
+            break
+    if is_orphaned:
+        _end_orphans(keepers)
+
+
+def _end_orphans(keepers: dict[int, int]) -> None:
+    """End what a keeper that was killed can end no more; its worker's death is asked of the kernel, but a worker can unask it."""
+    for _ in range(_SWEEP_ROUNDS):
+        orphans = [pid for pid in keeper.children() if pid not in keepers.values()]
+        if not orphans:
             return
+        keeper.end_trees(orphans)
+        for pid in orphans:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
 
 
 def _signal(pid: int, number: int) -> None:

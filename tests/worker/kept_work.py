@@ -29,6 +29,8 @@ os.write(_fill, bytes(_FORKS_AT_MOST))
 os.set_blocking(_tokens, False)
 status_fd = int(sys.argv[2])
 alive_fd = int(sys.argv[3])
+SCRATCH = json.loads(sys.argv[4]).get("scratch", "")
+_kept: list[object] = []
 
 
 def go_on() -> None:
@@ -203,6 +205,57 @@ def hog_in_children() -> None:
     go_on()
 
 
+def fill_disk() -> None:
+    """Up to 2 GB in files of 8 MB."""
+    for index in range(256):
+        Path(SCRATCH, str(index)).write_bytes(bytes(2**23))
+    go_on()
+
+
+def fill_disk_namelessly() -> None:
+    """Files that no walk through the folder finds."""
+    for _ in range(256):
+        file = tempfile.TemporaryFile(dir=SCRATCH)  # noqa: SIM115 - stays open
+        file.write(bytes(2**23))
+        file.flush()
+        _kept.append(file)
+    go_on()
+
+
+def fill_disk_with_names() -> None:
+    for index in range(20_000):
+        Path(SCRATCH, str(index)).touch()
+    go_on()
+
+
+def nest_folders() -> None:
+    os.chdir(SCRATCH)
+    for _ in range(1100):
+        os.mkdir("d" * 20)
+        os.chdir("d" * 20)
+
+
+def hog_in_memfds() -> None:
+    """Written, not mapped: in no process's own memory."""
+    for _ in range(64):
+        descriptor = os.memfd_create("hog")
+        os.write(descriptor, bytes(2**24))
+    go_on()
+
+
+def count_tasks() -> None:
+    """How many forks are let through, as the exit code; at most 100."""
+    n_forks = 0
+    for _ in range(100):
+        try:
+            if os.fork() == 0:
+                go_on()
+        except OSError:
+            break
+        n_forks += 1
+    sys.exit(n_forks)
+
+
 def share() -> None:
     """A page shared by nine processes is one page: together they do not exceed what one has."""
     held = bytearray(b"x") * (64 * 2**20)
@@ -275,7 +328,7 @@ def main() -> None:
         os.close(status_fd)
         os.close(alive_fd)
         time.sleep(_LAST_RESORT_S)
-    keeper.keep(WORK[sys.argv[1]], status_fd=status_fd, **options)
+    keeper.keep(WORK[sys.argv[1]], status_fd=status_fd, limits=keeper.Limits.from_json(options))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import json
 import mmap
 import os
@@ -13,6 +14,7 @@ import shutil
 import signal
 import socket
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
@@ -129,6 +131,40 @@ def set_mode(path: str, mode: int) -> int:
 @probe
 def set_attribute(path: str) -> None:
     os.setxattr(path, "user.kbench", b"x")
+
+
+@probe
+def set_times(path: str) -> None:
+    os.utime(path, (0, 0))
+    os.utime(path)
+
+
+@probe
+def set_flags(path: str) -> None:
+    with open(path) as file:
+        fcntl.ioctl(file, 0x40086602, struct.pack("l", 0x40))
+
+
+@probe
+def take_lease(path: str) -> None:
+    with open(path) as file:
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+
+
+@probe
+def watch(path: str) -> None:
+    checked(libc.inotify_add_watch(checked(libc.inotify_init1(0)), path.encode(), 0x100))
+
+
+@probe
+def type_into_the_terminal() -> None:
+    fcntl.ioctl(0, 0x5412, b"x")
+
+
+@probe
+def copy_with_times() -> int:
+    shutil.copy2("own", "copy")
+    return os.path.getsize("copy")
 
 
 @probe
@@ -564,6 +600,34 @@ def test_attributes_and_owners_of_files_stay(land: Land) -> None:
     assert land.attempt("set_owner", str(land.scratch / "own")).error == "EPERM"
 
 
+@pytest.mark.parametrize("path", ["project/results", "project/results/verdicts.csv", "project/candidates/task/mine.py"])
+def test_times_of_files_stay(land: Land, path: str) -> None:
+    """What is newest decides what a cache keeps and what a build makes again."""
+    before = (land.root / path).stat().st_mtime_ns
+
+    land.attempt("set_times", str(land.root / path))
+
+    assert (land.root / path).stat().st_mtime_ns == before
+
+
+def test_to_copy_a_file_with_its_times_is_no_error(land: Land) -> None:
+    assert land.attempt("copy_with_times").result == len("here before")
+
+
+@pytest.mark.parametrize("name", ["set_flags", "take_lease"])
+def test_a_file_that_may_be_read_cannot_be_marked_or_held_up(land: Land, name: str) -> None:
+    assert land.attempt(name, str(land.root / "project/candidates/task/mine.py")).error == "EPERM"
+
+
+def test_no_folder_can_be_watched(land: Land) -> None:
+    for path in (land.root / "project/results", land.root / "project/candidates/task", Path("/usr")):
+        assert land.attempt("watch", str(path)).error == "EPERM", path
+
+
+def test_nothing_can_be_typed_into_a_terminal(land: Land) -> None:
+    assert land.attempt("type_into_the_terminal").error == "EPERM"
+
+
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK, socket.AF_PACKET, socket.AF_VSOCK])
 @pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW])
 def test_there_is_no_network(land: Land, family: int, kind: int) -> None:
@@ -648,6 +712,11 @@ def test_parts_of_the_kernel_that_no_tensor_needs_are_closed(land: Land, number:
     assert land.attempt("call", number, 0, 0, 0, 0, 0).error == "EPERM"
 
 
+def test_calls_of_kernels_to_come_are_unknown(land: Land) -> None:
+    assert land.attempt("call", 470).error == "ENOSYS"
+    assert land.attempt("call", 2000).error == "ENOSYS"
+
+
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="only x86_64 has calls of two other kinds")
 def test_calls_of_another_architecture_kill(land: Land) -> None:
     """Their numbers mean other things: each would be a way around the filter."""
@@ -669,7 +738,8 @@ def test_no_capability_is_left_but_to_reach_files_that_are_granted(land: Land, g
 def test_limits_are_those_of_the_policy(land: Land) -> None:
     attempt = land.attempt("limits", file_bytes=1 << 20, data_bytes=1 << 33)
 
-    assert attempt.result == [0, 1 << 20, 1 << 33]
+    core = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    assert attempt.result == [core if core == 0 else 1, 1 << 20, 1 << 33]
 
 
 def test_a_file_cannot_grow_beyond_its_limit(land: Land) -> None:

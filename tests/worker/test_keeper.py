@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from kbench.worker import pids
+
 # Far above what any of this takes; only a hang gets there.
 DEADLINE_S = 30
 ROOT = Path(__file__).parents[2]
@@ -152,7 +154,44 @@ def test_threads_are_no_processes(keep: Any) -> None:
     assert (report["exit"], report["cause"]) == (0, "")
 
 
-@pytest.mark.parametrize("work", ["hog", "hog_in_children"])
+def test_no_more_tasks_than_the_limit_are_let_through(keep: Any) -> None:
+    """The only limit that binds root where it stays root, beside a GPU: the kernel refuses, before anybody has to count."""
+    group = pids.Group.make(30)
+    if group is None:
+        pytest.skip("this process may make no control group")
+    group.remove()
+
+    report = keep("count_tasks", max_tasks=30, max_processes=1000).report()
+
+    assert report["exit"] == 29
+    assert report["leftovers"] == 29
+    assert not [path for parent in pids._parents() for path in parent.glob("kbench-*")]
+
+
+@pytest.mark.parametrize("work", ["fill_disk", "fill_disk_namelessly", "fill_disk_with_names"])
+def test_who_fills_the_disk_is_ended(keep: Any, tmp_path: Path, work: str) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+
+    report = keep(work, scratch=str(scratch), disk_bytes=100 * 2**20, disk_entries=2000).report()
+
+    assert report["cause"] == "disk"
+    assert report["signal"] == signal.SIGKILL
+
+
+@pytest.mark.parametrize("work", ["return", "nest_folders", "fill_disk_with_names"])
+def test_the_scratch_folder_goes_with_the_worker(keep: Any, tmp_path: Path, work: str) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    kept = keep(work, scratch=str(scratch), disk_entries=2000)
+    kept.report()
+
+    kept.keeper.wait(DEADLINE_S)
+
+    assert not scratch.exists()
+
+
+@pytest.mark.parametrize("work", ["hog", "hog_in_children", "hog_in_memfds"])
 def test_a_memory_hog_is_ended(keep: Any, work: str) -> None:
     report = keep(work, memory_bytes=200 * 2**20).report()
 
