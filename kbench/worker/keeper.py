@@ -127,7 +127,7 @@ class Keeper:
         self._worker = 0
         self._status: int | None = None
         self._fenced = False
-        self._reaped = 0
+        self._killed = 0
         self._alone = False
         self._pids: list[int] = []
         self._crowd = _CROWD
@@ -246,9 +246,8 @@ class Keeper:
             _send(-1, signal.SIGSTOP)
 
     def _end_all(self) -> int:
-        """Kill and reap until no process is left below; the number of those beside the worker."""
-        worker_ended = self._status is not None
-        reaped_before = self._reaped
+        """Kill and reap until no process is left below; how many were killed beside the worker."""
+        killed_before = self._killed
         deadline_s = time.monotonic() + _END_LIMIT_S
         while not self._alone and time.monotonic() < deadline_s:
             if self._fenced:
@@ -258,7 +257,7 @@ class Keeper:
                 self._end_one_by_one()
             signal.sigtimedwait((signal.SIGCHLD,), _ROUND_S)
             self._reap()
-        return self._reaped - reaped_before - (not worker_ended)
+        return self._killed - killed_before
 
     def _end_one_by_one(self) -> None:
         end_trees(_children(os.getpid()))
@@ -272,9 +271,11 @@ class Keeper:
                 return
             if pid == 0:
                 return
-            self._reaped += 1
             if pid == self._worker and self._status is None:
                 self._status = status
+            elif os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+                # What ended by itself in the meantime was no leftover.
+                self._killed += 1
 
     def _conclude(self, cause: str, leftovers: int) -> dict[str, object]:
         code = None if self._status is None else os.waitstatus_to_exitcode(self._status)
