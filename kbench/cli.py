@@ -47,6 +47,7 @@ Jobs = Annotated[str | None, typer.Option("--jobs", "-j", metavar="N", help="can
 Strict = Annotated[bool, typer.Option("--strict", help="count skips as failures")]
 FailFast = Annotated[bool, typer.Option("--fail-fast", help="begin nothing more after the first failure")]
 Sandbox = Annotated[str, typer.Option("--sandbox", metavar="auto|require", help="`require` refuses to run without a sandbox")]
+NoWarm = Annotated[bool, typer.Option("--no-warm", help="use no process of an earlier command, and leave none")]
 Json = Annotated[bool, typer.Option("--json", help="JSON lines on stdout, one object a candidate")]
 Debug = Annotated[bool, typer.Option("--debug", help="show tracebacks of kbench itself")]
 
@@ -86,6 +87,7 @@ def verify(
     strict: Strict = False,
     fail_fast: FailFast = False,
     sandbox: Sandbox = "auto",
+    no_warm: NoWarm = False,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -114,6 +116,7 @@ def time_(
     strict: Strict = False,
     fail_fast: FailFast = False,
     sandbox: Sandbox = "auto",
+    no_warm: NoWarm = False,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -173,6 +176,17 @@ def cache(
     from kbench import doctor as examination  # noqa: PLC0415
 
     typer.echo(examination.clear_cache() if clear else examination.describe_cache())
+
+
+@app.command()
+def warm(
+    end: Annotated[bool, typer.Option("--end", help="end it")] = False,
+    debug: Debug = False,  # noqa: ARG001
+) -> None:
+    """Show the process that a command left behind to start the next one fast, or end it."""
+    from kbench import doctor as examination  # noqa: PLC0415
+
+    typer.echo(examination.end_warm() if end else examination.describe_warm())
 
 
 @app.command()
@@ -246,6 +260,7 @@ def _request(given: dict[str, Any]) -> RunRequest:
         strict=given["strict"],
         fail_fast=given["fail_fast"],
         sandbox=_one_of("--sandbox", given["sandbox"], ("auto", "require")),
+        warm=not given["no_warm"],
         json=given["json"],
         debug=given["debug"],
         config=load_config(root) if root is not None else RunRequest(root=None).config,

@@ -98,7 +98,8 @@ class RunRequest:
     """One `kbench verify`, `time` or `report`, as asked for.
 
     `pair` is a reference file and a candidate file outside the tree; `overrides` are the settings given on
-    the command line. What is None was left to kbench. `sandbox` is `auto` or `require`.
+    the command line. What is None was left to kbench. `sandbox` is `auto` or `require`. Without `warm`, no process
+    of an earlier command is used and none is left.
     """
 
     root: Path | None
@@ -116,6 +117,7 @@ class RunRequest:
     sandbox: str = "auto"
     json: bool = False
     debug: bool = False
+    warm: bool = True
     config: Config = field(default_factory=Config)
 
 
@@ -173,6 +175,23 @@ def cache_folder() -> Path:
     if chosen := os.environ.get("KBENCH_CACHE_DIR"):
         return Path(chosen).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "kbench"
+
+
+def warm_seconds() -> float:
+    """How long a process with torch imported waits for the next command: `$KBENCH_WARM_S`, 0 for not at all.
+
+    By default 600 where there is a GPU, whose torch takes seconds to import, and 0 elsewhere and under `$CI`.
+
+    Raises:
+        UsageError: the variable holds no such number.
+    """
+    chosen = os.environ.get("KBENCH_WARM_S")
+    if chosen is None:
+        return 600.0 if Path("/dev/nvidiactl").exists() and not os.environ.get("CI") else 0.0
+    try:
+        return _number(least=0, most=86_400)(float(chosen))
+    except ValueError:
+        raise UsageError(f"`KBENCH_WARM_S` is `{_shown(chosen)}`; it must be a number of seconds from 0 to 86400", hint="0 keeps no process") from None
 
 
 # What a key may hold. A parser returns the value to keep, or raises ValueError.

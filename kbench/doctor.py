@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from kbench import discovery
-from kbench.config import cache_folder
+from kbench import discovery, warm
+from kbench.config import cache_folder, warm_seconds
 from kbench.errors import KbenchError
 from kbench.outcome import EXIT_ERROR, EXIT_PASS
 
@@ -64,6 +64,7 @@ def examine(root: Path | None) -> Iterable[Finding]:
     yield _module("pynvml", "clocks and throttling in the record", "pip install nvidia-ml-py")
     yield _sandbox(facts)
     yield _cache()
+    yield Finding(name="warm", state="ok", detail=describe_warm())
     yield _results(root)
 
 
@@ -171,6 +172,22 @@ def clear_cache() -> str:
         if path.name not in ("locks", "work"):
             shutil.rmtree(path, ignore_errors=True)
     return f"emptied {before}"
+
+
+def describe_warm() -> str:
+    """One line on the process that a command left behind."""
+    found = warm.status()
+    if found is None:
+        kept_s = warm_seconds()
+        return "no process waits for the next command; " + (f"one will for {kept_s:g} s" if kept_s else "`KBENCH_WARM_S=600` keeps one")
+    at_work = f"at work for {found['commands']}" if found["commands"] else f"idle for {found['idle_s']:.0f} s of {found['ends_after_s']:g}"
+    return f"process {found['pid']} waits for the next command, {at_work}; `kbench warm --end` ends it"
+
+
+def end_warm() -> str:
+    """End that process; commands at work go on."""
+    found = warm.end()
+    return "no process waits" if found is None else f"ended process {found['pid']}"
 
 
 def _cache() -> Finding:

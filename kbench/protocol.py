@@ -92,6 +92,11 @@ class LineBuffer:
         self._searched = 0
         return line
 
+    @property
+    def has_line(self) -> bool:
+        """Whether a whole line is waiting."""
+        return self._bytes.find(b"\n", self._searched) >= 0
+
 
 class Channel:
     """A blocking end of the conversation, for the worker half."""
@@ -148,6 +153,11 @@ class Channel:
         if not data:
             raise Closed("the other side has gone")
         return data
+
+    @property
+    def has_message(self) -> bool:
+        """Whether a message has arrived already, which `select` does not see."""
+        return self._buffer.has_line
 
     def take_fds(self) -> list[int]:
         """Hand over the descriptors that have arrived."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kbench import __version__, discovery
-from kbench.config import RunRequest, TaskSettings, cache_folder
+from kbench.config import RunRequest, TaskSettings, cache_folder, warm_seconds
 from kbench.discovery import Selection
 from kbench.engines.local import Events, Job, LocalEngine, Options, Result
 from kbench.errors import NothingSelectedError, UsageError
@@ -120,6 +120,7 @@ class _Session(Events):
             hidden=_hidden(self._request),
             sandbox=self._request.sandbox,
             fail_fast=self._request.fail_fast,
+            warm_s=warm_seconds() if self._request.warm else 0.0,
         )
         engine = self._engine = LocalEngine(options, self)
         with _cancelled_by_signals():

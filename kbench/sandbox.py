@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kbench import folders
+from kbench import folders, warm
 from kbench.errors import MachineError
-from kbench.protocol import Closed, LineBuffer, Message, decode, encode
+from kbench.protocol import Closed, LineBuffer, Message, ProtocolError, decode, encode
 
 # The last of what a worker printed; the record keeps so much of it.
 TAIL_BYTES = 4096
@@ -178,10 +178,16 @@ class Worker:
 
 
 class Zygote:
-    """Forks workers in milliseconds; ends with the parent, whatever happens to it."""
+    """Forks workers in milliseconds; ends with the parent, whatever happens to it.
 
-    def __init__(self) -> None:
+    With `warm_s` it comes from a process that an earlier command left behind, where there is one that will do, or
+    leaves one behind itself, which ends after so many seconds without a command.
+    """
+
+    def __init__(self, *, warm_s: float = 0.0) -> None:
+        self._warm_s = warm_s
         self._process: subprocess.Popen[bytes] | None = None
+        self._pid = 0
         self._socket: socket.socket | None = None
         self._numbers = itertools.count(1)
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the zygote
@@ -192,15 +198,19 @@ class Zygote:
         Raises:
             MachineError: it did not come up; its own last words are in the message.
         """
+        if self._warm_s and await self._start_warm():
+            return
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket = ours
+        environment = _environment()
+        left = warm.offer(environment, self._warm_s) if self._warm_s else None
         self._process = subprocess.Popen(  # noqa: ASYNC220, S603 - our own interpreter and module
-            [sys.executable, "-m", "kbench.worker.zygote", str(theirs.fileno())],
+            [sys.executable, "-m", "kbench.worker.zygote", str(theirs.fileno()), *([json.dumps(left)] if left else [])],
             pass_fds=(theirs.fileno(),),
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
-            env=_environment(),
+            env=environment,
         )
         theirs.close()
         try:
@@ -212,6 +222,24 @@ class Zygote:
                 f"the worker process did not start: {words or 'it said nothing'}",
                 hint="run `kbench doctor`; it tests torch and names what is missing",
             ) from None
+
+    async def _start_warm(self) -> bool:
+        """Have the warm process fork a zygote; whether it did."""
+        connected = warm.connect(_environment(), self._log.fileno())
+        if connected is None:
+            return False
+        try:
+            answer = await asyncio.wait_for(ParentChannel(connected).receive(), warm.ANSWER_S)
+            if answer.get("event") == "ready":
+                self._socket, self._pid = connected, int(answer["pid"])
+                return True
+        except TimeoutError:
+            # It is stopped, or worse; the next command must not wait for it, too.
+            warm.kill(connected)
+        except (ProtocolError, KeyError, TypeError, ValueError):
+            pass
+        connected.close()
+        return False
 
     def spawn(self, role: str, args: Mapping[str, Any], fds: Sequence[int] = ()) -> Worker:
         """Fork a worker; `fds` are its own ends of channels, closed here.
@@ -243,7 +271,9 @@ class Zygote:
 
     async def close(self) -> None:
         """End every worker and the zygote itself."""
-        if self._socket is not None:
+        if self._pid and self._socket is not None:
+            await self._close_warm(self._socket)
+        elif self._socket is not None:
             self._socket.close()
         for _ in range(100):
             if self._process is None or self._process.poll() is not None:
@@ -253,6 +283,22 @@ class Zygote:
             self._process.kill()
             self._process.wait()
         self._log.close()
+
+    async def _close_warm(self, connected: socket.socket) -> None:
+        """End a zygote that is no child of this process: its end of the socket tells when it has gone."""
+        with contextlib.suppress(OSError):
+            connected.shutdown(socket.SHUT_WR)
+            connected.setblocking(False)
+        try:
+            async with asyncio.timeout(1.0):
+                while await asyncio.get_running_loop().sock_recv(connected, 4096):
+                    pass
+        except TimeoutError:
+            with contextlib.suppress(OSError):
+                os.kill(self._pid, signal.SIGKILL)
+        except OSError:
+            pass
+        connected.close()
 
     def _last_words(self) -> str:
         self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - TAIL_BYTES))

@@ -82,7 +82,8 @@ class Result:
 class Options:
     """How to run: `jobs` lanes, the root seed, the folder of the build cache, the sandbox's mode.
 
-    `hidden` is what no candidate may read, `memory_bytes` what a candidate and all that it starts may use.
+    `hidden` is what no candidate may read, `memory_bytes` what a candidate and all that it starts may use;
+    `warm_s` is how long a process with torch imported may wait for the next command.
     """
 
     jobs: int
@@ -93,6 +94,7 @@ class Options:
     hidden: tuple[Path, ...] = ()
     sandbox: str = "auto"
     fail_fast: bool = False
+    warm_s: float = 0.0
     cores: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
     memory_bytes: int = field(default_factory=lambda: int(_MEMORY_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")))
 
@@ -113,7 +115,7 @@ class LocalEngine:
     def __init__(self, options: Options, events: Events) -> None:
         self._options = options
         self._events = events
-        self._zygote = Zygote()
+        self._zygote = Zygote(warm_s=options.warm_s)
         self._gate = Gate()
         self._builds = asyncio.Semaphore(max(1, options.cores))
         self._leases: dict[str, Lease] = {}

@@ -124,8 +124,10 @@ class Confinement:
         return "+".join(self.held) if self.is_sandbox else f"unsandboxed ({'; '.join(self.lacking)})"
 
 
-def prepare() -> None:
-    """Look up before a fork what every worker may read."""
+def prepare(*, afresh: bool = False) -> None:
+    """Look up before a fork what every worker may read; `afresh` forgets what was found before."""
+    if afresh:
+        _installed.cache_clear()
     _installed()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import json
 import os
 import select
 import signal
@@ -20,7 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kbench.protocol import Channel, Closed, Message
-from kbench.worker import keeper
+from kbench.worker import keeper, warm
 
 # Each is a module of this package with `main(args, fds)`; preloaded, so that a fork need not import it.
 ROLES = ("judge", "candidate", "builder", "probe")
@@ -40,10 +41,16 @@ _SWEEP_ROUNDS = 1000
 Role = Callable[[Mapping[str, Any], list[int]], None]
 
 
-def main(control_fd: int) -> None:
-    """Serve fork requests until the parent goes, then end what is left."""
-    control = Channel(socket.socket(fileno=control_fd), accept_fds=True)
+def main(control_fd: int, offer: Mapping[str, Any] | None = None) -> None:
+    """Import torch, leave a warm process behind where one is wanted, and serve the parent."""
     roles = _preload()
+    if offer is not None:
+        warm.leave_behind(offer, lambda control: serve(control, roles))
+    serve(Channel(socket.socket(fileno=control_fd), accept_fds=True), roles)
+
+
+def serve(control: Channel, roles: Mapping[str, Role]) -> None:
+    """Serve fork requests until the parent goes, then end what is left."""
     wake_read, wake_write = os.pipe()
     for fd in (wake_read, wake_write):
         os.set_blocking(fd, False)
@@ -62,7 +69,9 @@ def main(control_fd: int) -> None:
                 os.read(wake_read, 4096)
                 _reap(keepers)
             if control.fileno() in ready:
-                _serve(control, control.receive(), keepers, roles)
+                _serve(control.receive(), control, keepers, roles)
+                while control.has_message:
+                    _serve(control.receive(), control, keepers, roles)
     except Closed:
         pass
     finally:
@@ -81,7 +90,7 @@ def _preload() -> dict[str, Role]:
     return {name: module.main for name, module in modules.items()}
 
 
-def _serve(control: Channel, message: Message, keepers: dict[int, int], roles: Mapping[str, Role]) -> None:
+def _serve(message: Message, control: Channel, keepers: dict[int, int], roles: Mapping[str, Role]) -> None:
     if message["op"] == "end":
         if pid := keepers.get(message["id"]):
             _signal(pid, signal.SIGTERM)
@@ -189,4 +198,4 @@ def _signal(pid: int, number: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), json.loads(sys.argv[2]) if len(sys.argv) > 2 else None)  # noqa: PLR2004
