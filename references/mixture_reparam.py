@@ -47,6 +47,12 @@ CASES = {
         "devices": ["cuda"],
         "timed": False,
     },
+    "batch70001": {
+        "init": {"latent_dim": 32, "num_components": 3},
+        "inputs": {"batch_size": 70001, "num_components": 3, "latent_dim": 32},
+        "devices": ["cuda"],
+        "timed": False,
+    },
     "large": {
         "init": {"latent_dim": 256, "num_components": 8},
         "inputs": {"batch_size": 65536, "num_components": 8, "latent_dim": 256},

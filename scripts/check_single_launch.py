@@ -28,7 +28,7 @@ SEEDS = 20
 
 # (samples, components of the model, shape behind the samples): both branches, every kernel, width and tail, both
 # sides of the limits (8 components and 256, 512 or 1024 dimensions in registers, 1024 components in a warp), and
-# draws that outgrow torch's grid by one and by several passes.
+# draws that outgrow torch's grid by one and by several passes, samples a grid apart among them.
 SHAPES: tuple[tuple[int, int, tuple[int, ...]], ...] = (
     (256, 4, (4, 64)),
     (1, 4, (4, 64)),
@@ -58,6 +58,11 @@ SHAPES: tuple[tuple[int, int, tuple[int, ...]], ...] = (
     (256, 1, (1, 64)),
     (257, 1, (3, 33)),
     (513, 1, (1000,)),
+    (5003, 8, (8, 256)),
+    (70001, 3, (3, 32)),
+    (40000, 4, (4, 64)),
+    (9001, 5, (5, 128)),
+    (3000, 4, (4, 512)),
     (7, 1, (5000,)),
     (1111, 1, (1, 2049)),
 )

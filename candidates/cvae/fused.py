@@ -127,21 +127,23 @@ __device__ inline float square(float value) { return value * value; }
 __device__ inline float divergence(float mu, float logvar) { return 1.0f + logvar - mu * mu - expf(logvar); }
 
 // The sum over the block, for every thread, always in one order.
+template <int kBlock>
 __device__ inline double block_sum(double value, double* scratch) {
   for (int offset = 16; offset > 0; offset /= 2) value += __shfl_xor_sync(kAllLanes, value, offset);
   if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = value;
   __syncthreads();
   double total = 0;
-  for (int warp = 0; warp < kWarps; ++warp) total += scratch[warp];
+  for (int warp = 0; warp < kBlock / 32; ++warp) total += scratch[warp];
   __syncthreads();
   return total;
 }
 
-// Leave this block's sums; the block that comes last adds all of them up.
+// Leave the sums of this block of kBlock threads; the block that comes last adds all of them up.
+template <int kBlock>
 __device__ inline void finish(const Result& result, float recon, float divergences, int batch) {
-  __shared__ double scratch[kWarps];
+  __shared__ double scratch[kBlock / 32];
   __shared__ int last[1];
-  const double block_recon = block_sum(recon, scratch), block_divergence = block_sum(divergences, scratch);
+  const double block_recon = block_sum<kBlock>(recon, scratch), block_divergence = block_sum<kBlock>(divergences, scratch);
   if (threadIdx.x == 0) {
     result.partial[blockIdx.x] = make_double2(block_recon, block_divergence);
     __threadfence();
@@ -151,13 +153,13 @@ __device__ inline void finish(const Result& result, float recon, float divergenc
   if (!last[0]) return;
   __threadfence();
   double all_recon = 0, all_divergence = 0;
-  for (unsigned block = threadIdx.x; block < gridDim.x; block += kThreads) {
+  for (unsigned block = threadIdx.x; block < gridDim.x; block += kBlock) {
     const double2 sums = __ldcg(result.partial + block);
     all_recon += sums.x;
     all_divergence += sums.y;
   }
-  all_recon = block_sum(all_recon, scratch);
-  all_divergence = block_sum(all_divergence, scratch);
+  all_recon = block_sum<kBlock>(all_recon, scratch);
+  all_divergence = block_sum<kBlock>(all_divergence, scratch);
   if (threadIdx.x != 0) return;
   const float mean_recon = all_recon / batch, mean_kl = -0.5 * all_divergence / batch;
   *result.loss = mean_recon + mean_kl;
@@ -406,13 +408,16 @@ __global__ void __launch_bounds__(kThreads)
             [&](int row, int s, float value, int, int) {
               if (s < valid) recon += square(value - input[s * input_stride + outputs.first + row]);
             });
-  finish(result, recon, divergences, shape.batch);
+  finish<kThreads>(result, recon, divergences, shape.batch);
 }
 
 // ---- A large batch: a block takes a tile of samples through every layer.
 
 constexpr int kTile = 128;  // samples of a block, and outputs of a wide pass
+constexpr int kTileThreads = 128;
+constexpr int kSamples = 16;  // samples of a thread
 constexpr int kDepth = 8;  // inputs staged at a time
+static_assert(kTileThreads == kTile && kTileThreads / (kTile / kSamples) == 16, "a thread stages one sample");
 constexpr int kPitch = kTile + 4;  // of a row of samples: transposed stores then meet different banks
 
 __host__ __device__ inline int rounded(int count, int multiple) {
@@ -506,54 +511,66 @@ __device__ inline float4 load_inputs(const float* row, int k, int width) {
   return make_float4(at(k), at(k + 1), at(k + 2), at(k + 3));
 }
 
-// Which part of a tile of 128 samples and 16 * kColumns outputs a thread computes: 8 samples, as two runs of
+// Which part of a tile of 128 samples and 16 * kColumns outputs a thread computes: kSamples samples, as runs of
 // four 16 apart, and kColumns outputs, as runs of four 32 apart. A warp covers 4 x 8 threads, so that its
-// reads of samples and of weights are both without bank conflicts.
+// reads of samples and of weights are both without bank conflicts. With 16 x 8 products a thread six reads of
+// four floats feed 128 multiplications; with 8 x 8 shared memory would be as busy as the multipliers.
 template <int kColumns>
 struct Part {
   int sample, output;
 
   __device__ Part() {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    sample = warp / 2 * 32 + lane / 8 * 4;
+    sample = warp / 2 * (4 * kSamples) + lane / 8 * 4;
     output = warp % 2 * (8 * kColumns) + lane % 8 * 4;
   }
+
+  // Where the thread's i-th sample lies in the tile, and its j-th output.
+  __device__ int sample_at(int i) const { return sample + i / 4 * 16 + i % 4; }
+  __device__ int output_at(int j) const { return output + j / 4 * 32 + j % 4; }
 };
 
 // sums += weights times the inputs of `left`, then of `right`. The next inputs are on their way while the
 // thread computes with the present ones.
 template <int kColumns>
-__device__ inline void multiply(float (&sums)[8][kColumns], Source left, Source right, const float* weights,
+__device__ inline void multiply(float (&sums)[kSamples][kColumns], Source left, Source right, const float* weights,
                                 int pitch, float* shared) {
   const Part<kColumns> part;
   const int left_steps = rounded(left.width, kDepth) / kDepth;
   const int steps = left_steps + rounded(right.width, kDepth) / kDepth;
-  const int row = threadIdx.x / 2, quad = threadIdx.x % 2 * 4;
-  constexpr int kQuads = 4 * kColumns;  // of one row of weights
-  const int weight_row = threadIdx.x / kQuads, weight_column = threadIdx.x % kQuads * 4;
+  constexpr int kWeightQuads = 4 * kColumns;  // of one input; the block fetches so many inputs at once:
+  constexpr int kWeightRows = kTileThreads / kWeightQuads;
+  const int weight_row = threadIdx.x / kWeightQuads, weight_column = threadIdx.x % kWeightQuads * 4;
   const float* const weight = weights + static_cast<size_t>(weight_row) * pitch + weight_column;
   float* const staged_weight = shared + kStagedWeights + weight_row * kTile + weight_column;
-  float* const staged_sample = shared + quad * kPitch + row;
+  float* const staged_sample = shared + threadIdx.x;
 
   const auto fetch_weights = [&](int step) {
-    if (weight_row < kDepth)
-      __pipeline_memcpy_async(staged_weight + step % 2 * kWeightBuffer,
-                              weight + static_cast<size_t>(step * kDepth) * pitch, 16);
+#pragma unroll
+    for (int k = 0; k < kDepth; k += kWeightRows)
+      __pipeline_memcpy_async(staged_weight + step % 2 * kWeightBuffer + k * kTile,
+                              weight + static_cast<size_t>(step * kDepth + k) * pitch, 16);
     __pipeline_commit();
   };
-  const auto fetch_inputs = [&](int step) {
+  const auto fetch_inputs = [&](int step, float4 (&inputs)[kDepth / 4]) {
     const bool is_left = step < left_steps;
     const float* rows = is_left ? left.rows : right.rows;
-    const int k = (is_left ? step : step - left_steps) * kDepth + quad;
-    return rows == nullptr ? make_float4(0, 0, 0, 0)
-                           : load_inputs(rows, k, is_left ? left.width : right.width);
+    if (rows == nullptr) return;
+#pragma unroll
+    for (int quad = 0; quad < kDepth / 4; ++quad)
+      inputs[quad] = load_inputs(rows, (is_left ? step : step - left_steps) * kDepth + 4 * quad,
+                                 is_left ? left.width : right.width);
   };
-  const auto store_inputs = [&](int step, float4 inputs) {
+  const auto store_inputs = [&](int step, const float4 (&inputs)[kDepth / 4]) {
+    if ((step < left_steps ? left.rows : right.rows) == nullptr) return;
     float* const to = staged_sample + step % 2 * kSampleBuffer;
-    to[0] = inputs.x;
-    to[kPitch] = inputs.y;
-    to[2 * kPitch] = inputs.z;
-    to[3 * kPitch] = inputs.w;
+#pragma unroll
+    for (int quad = 0; quad < kDepth / 4; ++quad) {
+      to[(4 * quad) * kPitch] = inputs[quad].x;
+      to[(4 * quad + 1) * kPitch] = inputs[quad].y;
+      to[(4 * quad + 2) * kPitch] = inputs[quad].z;
+      to[(4 * quad + 3) * kPitch] = inputs[quad].w;
+    }
   };
   const auto samples_of = [&](int step) {
     const bool is_left = step < left_steps;
@@ -562,30 +579,31 @@ __device__ inline void multiply(float (&sums)[8][kColumns], Source left, Source 
                            : activations + (is_left ? step : step - left_steps) * kDepth * kPitch;
   };
 
+  float4 next[kDepth / 4] = {};
   fetch_weights(0);
-  store_inputs(0, fetch_inputs(0));
+  fetch_inputs(0, next);
+  store_inputs(0, next);
 #pragma unroll 1
   for (int step = 0; step < steps; ++step) {
     __pipeline_wait_prior(0);
     __syncthreads();  // this step's inputs are here, and the buffers of the step before are free
-    float4 next = make_float4(0, 0, 0, 0);
     if (step + 1 < steps) {
       fetch_weights(step + 1);
-      next = fetch_inputs(step + 1);
+      fetch_inputs(step + 1, next);
     }
     const float* samples = shared + samples_of(step) + part.sample;
     const float* columns = shared + kStagedWeights + step % 2 * kWeightBuffer + part.output;
 #pragma unroll
     for (int k = 0; k < kDepth; ++k) {
-      float a[8], b[kColumns];
+      float a[kSamples], b[kColumns];
 #pragma unroll
-      for (int i = 0; i < 8; i += 4)
+      for (int i = 0; i < kSamples; i += 4)
         *reinterpret_cast<float4*>(a + i) = *reinterpret_cast<const float4*>(samples + k * kPitch + 4 * i);
 #pragma unroll
       for (int j = 0; j < kColumns; j += 4)
         *reinterpret_cast<float4*>(b + j) = *reinterpret_cast<const float4*>(columns + k * kTile + 8 * j);
 #pragma unroll
-      for (int i = 0; i < 8; ++i)
+      for (int i = 0; i < kSamples; ++i)
 #pragma unroll
         for (int j = 0; j < kColumns; ++j) sums[i][j] += a[i] * b[j];
     }
@@ -615,7 +633,7 @@ struct TilePass {
   __device__ int latent() const { return kActivations + rounded(s.hidden, kDepth) * kPitch; }
 
   __device__ Source rows_of(const float* tensor, int width) const {
-    const size_t row = first + min(static_cast<int>(threadIdx.x) / 2, valid - 1);
+    const size_t row = first + min(static_cast<int>(threadIdx.x), valid - 1);
     return {-1, tensor + row * width, width};
   }
 
@@ -646,12 +664,12 @@ struct TilePass {
   __device__ void pass(int layer, Panel panel, int start, Source left, Source right) {
     const Part<kColumns> part;
     const float* bias = packed + panel.start + start;
-    float sums[8][kColumns];
+    float sums[kSamples][kColumns];
 #pragma unroll
     for (int j = 0; j < kColumns; ++j) {
-      const float value = __ldg(bias + part.output + j / 4 * 32 + j % 4);
+      const float value = __ldg(bias + part.output_at(j));
 #pragma unroll
-      for (int i = 0; i < 8; ++i) sums[i][j] = value;
+      for (int i = 0; i < kSamples; ++i) sums[i][j] = value;
     }
     multiply<kColumns>(sums, left, right, bias + panel.width, panel.width, shared);
     if (layer == kLatent) use_latent<kColumns>(sums, part, start);
@@ -661,29 +679,29 @@ struct TilePass {
 
   // Padding up to a multiple of kDepth is written too: it is zero, and the next layer reads it.
   template <int kColumns>
-  __device__ void use_hidden(const float (&sums)[8][kColumns], const Part<kColumns>& part, int start) {
+  __device__ void use_hidden(const float (&sums)[kSamples][kColumns], const Part<kColumns>& part, int start) {
 #pragma unroll
     for (int j = 0; j < kColumns; ++j) {
-      const int output = start + part.output + j / 4 * 32 + j % 4;
+      const int output = start + part.output_at(j);
       if (output >= rounded(s.hidden, kDepth)) continue;
       float* to = shared + hidden() + output * kPitch + part.sample;
 #pragma unroll
-      for (int i = 0; i < 8; i += 4)
+      for (int i = 0; i < kSamples; i += 4)
         store_four(to + 4 * i, relu(sums[i][j]), relu(sums[i + 1][j]), relu(sums[i + 2][j]),
                    relu(sums[i + 3][j]));
     }
   }
 
   template <int kColumns>
-  __device__ void use_latent(const float (&sums)[8][kColumns], const Part<kColumns>& part, int start) {
+  __device__ void use_latent(const float (&sums)[kSamples][kColumns], const Part<kColumns>& part, int start) {
 #pragma unroll
     for (int j = 0; j < kColumns; j += 2) {
-      const int column = (start + part.output + j / 4 * 32 + j % 4) / 2;
+      const int column = (start + part.output_at(j)) / 2;
       if (column >= rounded(s.latent, kDepth)) continue;
-      float z[8];
+      float z[kSamples];
 #pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const int row = part.sample + i / 4 * 16 + i % 4;
+      for (int i = 0; i < kSamples; ++i) {
+        const int row = part.sample_at(i);
         const float mu = sums[i][j], logvar = sums[i][j + 1];
         const bool real = column < s.latent && row < valid;
         const float noise =
@@ -693,22 +711,22 @@ struct TilePass {
         if (real) divergences += divergence(mu, logvar);
       }
       float* to = shared + latent() + column * kPitch + part.sample;
-      store_four(to, z[0], z[1], z[2], z[3]);
-      store_four(to + 16, z[4], z[5], z[6], z[7]);
+#pragma unroll
+      for (int i = 0; i < kSamples; i += 4) store_four(to + 4 * i, z[i], z[i + 1], z[i + 2], z[i + 3]);
     }
   }
 
   template <int kColumns>
-  __device__ void use_output(const float (&sums)[8][kColumns], const Part<kColumns>& part, int start) {
+  __device__ void use_output(const float (&sums)[kSamples][kColumns], const Part<kColumns>& part, int start) {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      const int row = part.sample + i / 4 * 16 + i % 4;
+    for (int i = 0; i < kSamples; ++i) {
+      const int row = part.sample_at(i);
       if (row >= valid) continue;
       const float* x = net.x + static_cast<size_t>(first + row) * s.input;
 #pragma unroll
       for (int j = 0; j < kColumns; j += 4) {
         // Past the last feature both sides are zero.
-        const float4 wanted = load_inputs(x, start + part.output + j / 4 * 32, s.input);
+        const float4 wanted = load_inputs(x, start + part.output_at(j), s.input);
         recon += square(sums[i][j] - wanted.x) + square(sums[i][j + 1] - wanted.y) +
                  square(sums[i][j + 2] - wanted.z) + square(sums[i][j + 3] - wanted.w);
       }
@@ -716,7 +734,7 @@ struct TilePass {
   }
 };
 
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(kTileThreads, 2)
     tile_forward(Shape shape, Network net, const float* packed, Draws draws, Result result) {
   extern __shared__ float4 shared_memory[];
   const int first = blockIdx.x * kTile;
@@ -725,7 +743,7 @@ __global__ void __launch_bounds__(kThreads, 2)
                 packed,        reinterpret_cast<float*>(shared_memory),
                 first,         min(kTile, shape.batch - first)};
   pass.run();
-  finish(result, pass.recon, pass.divergences, shape.batch);
+  finish<kTileThreads>(result, pass.recon, pass.divergences, shape.batch);
 }
 """
 
@@ -934,7 +952,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> cvae_forward(const at::Tensor& x_
     packed = floats({panels(shape).end}, on);
     pack<<<dim3(32, 4), kThreads, 0, stream>>>(shape, net, packed.data_ptr<float>());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    tile_forward<<<blocks, kThreads, tile_bytes, stream>>>(shape, net, packed.const_data_ptr<float>(), draws,
+    tile_forward<<<blocks, kTileThreads, tile_bytes, stream>>>(shape, net, packed.const_data_ptr<float>(), draws,
                                                            result);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
   } else if (device.fits(staged_bytes)) {

@@ -30,6 +30,7 @@ CUDA_SOURCE = r"""
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
+#include <cuda_pipeline_primitives.h>
 
 #include <algorithm>
 #include <cfloat>
@@ -102,6 +103,18 @@ __device__ __forceinline__ Bits random_bits(const Generator& generator, const Dr
   return {philox(generator.seed, counter, element - grids * draw.threads), grids % 4};
 }
 
+// The two normals of a pair of words, by Box and Muller.
+struct NormalPair {
+  float first, second;
+
+  __device__ __forceinline__ NormalPair(unsigned radius_word, unsigned angle_word) {
+    const float radius = sqrtf(-2.0f * logf(radius_word * kToUnit + kToUnit / 2));
+    const float angle = angle_word * kToAngle + kToAngle / 2;
+    first = radius * __sinf(angle);
+    second = radius * __cosf(angle);
+  }
+};
+
 __device__ __forceinline__ float exponential(const Generator& generator, const Draw& draw, unsigned element) {
   const Bits bits = random_bits(generator, draw, element);
   const uint4 w = bits.words;
@@ -113,11 +126,8 @@ __device__ __forceinline__ float exponential(const Generator& generator, const D
 
 __device__ __forceinline__ float normal(const Generator& generator, const Draw& draw, unsigned element) {
   const Bits bits = random_bits(generator, draw, element);
-  const unsigned first = bits.chosen < 2 ? bits.words.x : bits.words.z;
-  const unsigned second = bits.chosen < 2 ? bits.words.y : bits.words.w;
-  const float radius = sqrtf(-2.0f * logf(first * kToUnit + kToUnit / 2));
-  const float angle = second * kToAngle + kToAngle / 2;
-  return radius * (bits.chosen % 2 == 0 ? __sinf(angle) : __cosf(angle));
+  const NormalPair pair(bits.chosen < 2 ? bits.words.x : bits.words.z, bits.chosen < 2 ? bits.words.y : bits.words.w);
+  return bits.chosen % 2 == 0 ? pair.first : pair.second;
 }
 
 __device__ __forceinline__ unsigned lane_index() { return threadIdx.x % kWarp; }
@@ -158,7 +168,21 @@ class Weights {
   float sum_ = 0.0f;
 };
 
-// All lanes of the warp return the component of the sample; of equal scores the lowest index wins, as in argmax.
+// Gives all of LANES lanes in a row the best of their scores; of equal ones the lowest index wins, as in argmax.
+template <int LANES>
+__device__ __forceinline__ void keep_best(float& best, unsigned& component) {
+#pragma unroll
+  for (unsigned mask = LANES / 2; mask > 0; mask /= 2) {
+    const float other = __shfl_xor_sync(kAllLanes, best, mask);
+    const unsigned index = __shfl_xor_sync(kAllLanes, component, mask);
+    if (other > best || (other == best && index < component)) {
+      best = other;
+      component = index;
+    }
+  }
+}
+
+// All lanes of the warp return the component of the sample.
 __device__ __forceinline__ unsigned draw_component(
     const Arguments& a, const Generator& generator, const Weights& weights, unsigned sample) {
   float best = -INFINITY;
@@ -170,15 +194,7 @@ __device__ __forceinline__ unsigned draw_component(
       component = k;
     }
   }
-#pragma unroll
-  for (unsigned mask = kWarp / 2; mask > 0; mask /= 2) {
-    const float other = __shfl_xor_sync(kAllLanes, best, mask);
-    const unsigned index = __shfl_xor_sync(kAllLanes, component, mask);
-    if (other > best || (other == best && index < component)) {
-      best = other;
-      component = index;
-    }
-  }
+  keep_best<kWarp>(best, component);
   return component;
 }
 
@@ -338,6 +354,110 @@ __global__ void __launch_bounds__(kMaxThreads) resident_kernel(const Arguments a
   if (lane_index() == 0) a.log_q_z[sample] = mixture.value();
 }
 
+// The four samples of a block of `quartet_kernel`: a grid of torch's apart, so that one call of Philox draws for all.
+struct Quartet {
+  unsigned first, step, count;
+
+  __device__ __forceinline__ explicit Quartet(unsigned samples)
+      : first(blockIdx.y * 4 * gridDim.x + blockIdx.x),
+        step(gridDim.x),
+        count(first < samples ? min(4u, (samples - 1 - first) / step + 1) : 0) {}
+};
+
+// Lane j * TILE returns the component of sample j; a lane draws for one component of one sample.
+template <int TILE>
+__device__ __forceinline__ unsigned draw_components(
+    const Arguments& a, const Generator& generator, const Weights& weights, const Quartet& quartet) {
+  const unsigned j = lane_index() / TILE;
+  unsigned component = lane_index() % TILE;
+  float best = -INFINITY;
+  if (j < quartet.count && component < a.components) {
+    const unsigned element = (quartet.first + j * quartet.step) * a.components + component;
+    best = weights[component] / exponential(generator, a.component_draw, element);
+  }
+  keep_best<TILE>(best, component);
+  return component;
+}
+
+// As `resident_kernel`, four samples a block one after another: while one is computed, the next is on its way to a
+// place in shared memory that each thread keeps to itself.
+template <int WIDTH, int TILE>
+__global__ void __launch_bounds__(kMaxThreads) quartet_kernel(const Arguments a, unsigned samples) {
+  extern __shared__ float4 staged_memory[];
+  Chunk<WIDTH>* const staged = reinterpret_cast<Chunk<WIDTH>*>(staged_memory) + threadIdx.x;
+  const unsigned dim = threadIdx.x * WIDTH;
+  const Quartet quartet(samples);
+  const auto fetch = [&](unsigned j) {
+    if (j < quartet.count && dim < a.dims) {
+      const int64_t index = (quartet.first + j * quartet.step) * a.sample_stride + dim;
+      Chunk<WIDTH>* const to = staged + j % 2 * (2 * TILE) * blockDim.x;
+#pragma unroll
+      for (unsigned k = 0; k < TILE; ++k) {
+        if (k >= a.components) break;
+        __pipeline_memcpy_async(to + 2 * k * blockDim.x, a.mu + index + k * a.dims, sizeof(Chunk<WIDTH>));
+        __pipeline_memcpy_async(to + (2 * k + 1) * blockDim.x, a.log_var + index + k * a.dims, sizeof(Chunk<WIDTH>));
+      }
+    }
+    __pipeline_commit();
+  };
+  fetch(0);
+  fetch(1);
+
+  const Generator generator = unpack(a);
+  const Weights weights(a);
+  const unsigned components = draw_components<TILE>(a, generator, weights, quartet);
+  Chunk<WIDTH> noise[4] = {};
+#pragma unroll
+  for (int v = 0; v < WIDTH; ++v) {
+    const uint4 w = philox(generator.seed, (generator.offset + a.noise_draw.offset) / 4 + blockIdx.y,
+                           blockIdx.x * a.dims + dim + v);
+    const NormalPair low(w.x, w.y), high(w.z, w.w);
+    noise[0].value[v] = low.first;
+    noise[1].value[v] = low.second;
+    noise[2].value[v] = high.first;
+    noise[3].value[v] = high.second;
+  }
+
+  __shared__ float partial[2][kMaxThreads / kWarp][TILE];
+  constexpr unsigned kShare = kWarp / TILE;
+  const unsigned k = lane_index() / kShare;
+  const float log_weight = k < a.components ? logf(weights[k]) : 0.0f;
+#pragma unroll 1
+  for (unsigned j = 0; j < quartet.count; ++j) {
+    const unsigned sample = quartet.first + j * quartet.step;
+    const unsigned component = __shfl_sync(kAllLanes, components, j * TILE);
+    float deviances[TILE] = {};
+    __pipeline_wait_prior(1);
+    if (dim < a.dims) {
+      const Chunk<WIDTH>* const from = staged + j % 2 * (2 * TILE) * blockDim.x;
+      const Chunk<WIDTH> own_mu = from[2 * component * blockDim.x], own_log_var = from[(2 * component + 1) * blockDim.x];
+      Chunk<WIDTH> z;
+#pragma unroll
+      for (int v = 0; v < WIDTH; ++v) z.value[v] = own_mu.value[v] + expf(0.5f * own_log_var.value[v]) * noise[0].value[v];
+      *reinterpret_cast<Chunk<WIDTH>*>(a.z + static_cast<int64_t>(sample) * a.dims + dim) = z;
+#pragma unroll
+      for (unsigned i = 0; i < TILE; ++i) {
+        if (i < a.components) deviances[i] = deviance<WIDTH>(z, from[2 * i * blockDim.x], from[(2 * i + 1) * blockDim.x]);
+      }
+    }
+    fetch(j + 2);
+#pragma unroll
+    for (int i = 0; i < 3; ++i) noise[i] = noise[i + 1];
+
+    float total = warp_sums<TILE>(deviances);
+    if (blockDim.x > kWarp) {
+      if (lane_index() % kShare == 0) partial[j % 2][warp_index()][k] = total;
+      __syncthreads();
+      if (warp_index() > 0) continue;
+      for (unsigned warp = 1; warp < blockDim.x / kWarp; ++warp) total += partial[j % 2][warp][k];
+    }
+    LogSumExp mixture;
+    if (k < a.components) mixture.add(log_density(a, total) + log_weight, 1.0f);
+    mixture.add_lanes(kWarp / 2, kShare);
+    if (lane_index() == 0) a.log_q_z[sample] = mixture.value();
+  }
+}
+
 __device__ __forceinline__ float block_sum(float value) {
   __shared__ float partial[kMaxThreads / kWarp];
   value = warp_sum(value);
@@ -456,13 +576,29 @@ Layout choose_layout(const Arguments& a) {
   return {width, whole_warps((a.dims + width - 1) / width)};
 }
 
+// Shared memory that a block has without asking for more.
+constexpr unsigned kSharedBytes = 48 * 1024;
+
+template <int WIDTH, int TILE>
+void launch_resident(const Arguments& a, const Layout& layout, unsigned samples, cudaStream_t stream) {
+  const unsigned rows = a.noise_draw.threads / a.dims;  // samples that one grid of torch's draws for
+  const unsigned staged_bytes = 2 * 2 * TILE * layout.threads * sizeof(Chunk<WIDTH>);
+  const bool shares_draws = a.noise_draw.threads % a.dims == 0 && samples >= 4 * rows;
+  if (shares_draws && staged_bytes + sizeof(float[2][kMaxThreads / kWarp][TILE]) <= kSharedBytes) {
+    const dim3 grid(rows, (samples + 4 * rows - 1) / (4 * rows));
+    quartet_kernel<WIDTH, TILE><<<grid, layout.threads, staged_bytes, stream>>>(a, samples);
+  } else {
+    resident_kernel<WIDTH, TILE><<<samples, layout.threads, 0, stream>>>(a);
+  }
+}
+
 template <int WIDTH>
 void launch(const Arguments& a, const Layout& layout, unsigned samples, cudaStream_t stream) {
   const bool fits = a.logits != nullptr && a.dims <= layout.threads * WIDTH;
   if (fits && a.components <= 4) {
-    resident_kernel<WIDTH, 4><<<samples, layout.threads, 0, stream>>>(a);
+    launch_resident<WIDTH, 4>(a, layout, samples, stream);
   } else if (fits && a.components <= 8) {
-    resident_kernel<WIDTH, 8><<<samples, layout.threads, 0, stream>>>(a);
+    launch_resident<WIDTH, 8>(a, layout, samples, stream);
   } else {
     const unsigned threads = a.logits != nullptr ? whole_warps(int64_t{a.components} * kWarp / 8) : 0;
     streamed_kernel<WIDTH><<<samples, std::max(threads, layout.threads), 0, stream>>>(a);
