@@ -24,8 +24,6 @@ _F_SEAL_SHRINK_GROW_SEAL = 0x0001 | 0x0002 | 0x0004
 _CUDA_BLOCK_BYTES = 2 * 2**20
 # Up to 1032 bytes a thread's own cache hands blocks out as they are. Source: malloc.c, tcache.
 _FILLED_FROM_BYTES = 1088
-# torch's CUDA allocator rounds up to this. Source: CUDACachingAllocator.cpp, kMinBlockSize.
-_CUDA_ROUNDING_BYTES = 512
 # What lies in shared memory that nobody has written: every float dtype reads it as NaN, integers as -1.
 POISON_BYTE = 0xFF
 
@@ -103,21 +101,16 @@ def set_malloc_fill(byte: int) -> None:
 def is_written_past(tensor: torch.Tensor, fill: int) -> bool:
     """Whether someone wrote beyond the end of a tensor that was allocated out of filled memory.
 
-    malloc rounds up to 16 bytes less 8, torch's CUDA allocator to 512; what they add holds the fill, too.
-    Where some of these bytes do and others do not, the memory is of this call and a store went too far.
-    Small blocks of malloc's are not filled, and memory that is not torch's own is no block of either.
+    malloc rounds up to 16 bytes less 8, and what it adds holds the fill, too. Where some of these bytes do and
+    others do not, the memory is of this call and a store went too far. Small blocks of malloc's are not filled,
+    and memory that is not torch's own is no block of it. On CUDA nobody can tell: a block that a temporary of the
+    same call left behind is not filled again before the output takes it.
     """
     storage = tensor.untyped_storage()
     n_bytes = storage.nbytes()
-    if not fill or not n_bytes or not storage.resizable():
+    if not fill or tensor.device.type == "cuda" or n_bytes < _FILLED_FROM_BYTES or not storage.resizable():
         return False
-    if tensor.device.type == "cuda":
-        added = -n_bytes % _CUDA_ROUNDING_BYTES
-        tail = cudart.wrap(storage.data_ptr() + n_bytes, added, tensor.device).tolist() if added else []
-    elif n_bytes >= _FILLED_FROM_BYTES:
-        tail = list((ctypes.c_ubyte * (-(n_bytes + 8) % 16)).from_address(storage.data_ptr() + n_bytes))
-    else:
-        return False
+    tail = list((ctypes.c_ubyte * (-(n_bytes + 8) % 16)).from_address(storage.data_ptr() + n_bytes))
     is_filled = [byte == fill ^ 0xFF for byte in tail]
     return any(is_filled) and not all(is_filled)
 
