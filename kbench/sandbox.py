@@ -335,6 +335,8 @@ def _environment() -> dict[str, str]:
     # After a parallel region OpenMP's threads spin for milliseconds, on the cores of whoever is timed next; beside
     # any other busy process that turned 0.2 ms into 14 ms. Both sides of a comparison get the same setting.
     environment.setdefault("GOMP_SPINCOUNT", "10000")
+    # The same in milliseconds for Intel's and LLVM's OpenMP, whose threads spin for 200.
+    environment.setdefault("KMP_BLOCKTIME", "1")
     # Importing torch's extension builder asks whether there is a GPU. Asked of CUDA, no fork could use it any more;
     # asked of the management library, every fork would share its open device. So there is none to ask about, until
     # a worker names its own.

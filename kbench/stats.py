@@ -235,7 +235,7 @@ def compare(
     interval = walsh.interval(CONFIDENCE)
     shown = interval if math.isfinite(interval.low) else Interval(low=min(log_ratios), high=max(log_ratios))
     return PairedTiming(
-        verdict=verdict(interval, delta),
+        verdict=verdict(interval, delta, alike=max(precision, resolution_s / min(reference.median_s, candidate.median_s))),
         speedup=math.exp(walsh.median()),
         speedup_low=math.exp(shown.low),
         speedup_high=math.exp(shown.high),
@@ -270,18 +270,19 @@ def _flags(
     return [name for name, holds in found.items() if holds]
 
 
-def verdict(interval: Interval, delta: float) -> Comparison:
+def verdict(interval: Interval, delta: float, *, alike: float | None = None) -> Comparison:
     """Decide by the interval of the log ratio; a relative difference within `delta` is none.
 
     What is neither clearly different nor clearly the same is unresolved: a wide interval is no
-    evidence of equality.
+    evidence of equality. `alike` is the difference that still counts as the same, where that is
+    not `delta`: a noisy run raises the bar for a difference, and proves no equality by it.
     """
     limit = math.log1p(delta)
     if interval.low > limit:
         return Comparison.FASTER
     if interval.high < -limit:
         return Comparison.SLOWER
-    return Comparison.SAME if interval.is_within(limit) else Comparison.UNRESOLVED
+    return Comparison.SAME if interval.is_within(math.log1p(delta if alike is None else alike)) else Comparison.UNRESOLVED
 
 
 def noise_class(interval: Interval) -> Noise:

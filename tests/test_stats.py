@@ -203,6 +203,19 @@ def test_a_reference_that_differs_from_itself_raises_the_bar() -> None:
     assert noisy.verdict is not Comparison.FASTER
 
 
+def test_a_run_too_noisy_to_tell_is_never_the_same() -> None:
+    """What the reference differs from itself raises the bar for a difference, and proves no equality by it."""
+    rng = random.Random(3)
+    reference_s = [1e-3 * rng.lognormvariate(0, 0.3) for _ in range(80)]
+    candidate_s = [sample_s * rng.lognormvariate(0, 0.02) for sample_s in reference_s]
+
+    timing = pairs_of(reference_s, candidate_s)
+
+    assert 1 - timing.delta < timing.speedup_low < 0.99
+    assert timing.speedup_high < 1 + timing.delta
+    assert timing.verdict is Comparison.UNRESOLVED
+
+
 def test_a_difference_below_the_step_of_the_clock_is_not_called() -> None:
     """Two adjacent readings of a clock that steps by 32 ns are 1.6 % apart at 2 µs."""
     timing = pairs_of([2.032e-6] * 40, [2.000e-6] * 40, resolution_s=32e-9)

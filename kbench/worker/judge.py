@@ -82,11 +82,13 @@ class Judge:
         self._errors: dict[str, float | None] = {}
         self._timed: dict[str, dict[str, Any]] = {}
         self._kernels: dict[str, dict[str, Any]] = {}
+        self._told = ""
         torch.set_num_threads(opening.threads)
 
     def answer(self, request: Message, fds: list[int]) -> Message:
         """Do one request of the parent's; what goes wrong here is `error`, never the candidate's fault."""
         operations = {"verify": self.verify, "time": self.time, "examine": self.examine, "close": self.close}
+        self._told = ""
         try:
             return operations[request["op"]](request, fds)
         except (torch.cuda.OutOfMemoryError, MemoryError) as error:
@@ -95,8 +97,13 @@ class Judge:
             return {"status": Status.ERROR, "reason": Reason.REFERENCE, "detail": str(error)}
 
     def tell(self, stage: str) -> None:
-        """Let the parent know what is going on, for its deadline and its progress."""
-        self._parent.send({"event": "stage", "stage": stage})
+        """Let the parent know what is going on, for its deadline and its progress.
+
+        Once: a parent woken at every slot would run beside it.
+        """
+        if stage != self._told:
+            self._told = stage
+            self._parent.send({"event": "stage", "stage": stage})
 
     def close(self, _request: Message, _fds: list[int]) -> Message:
         """Let go of the candidate."""

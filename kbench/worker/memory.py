@@ -122,5 +122,6 @@ def keep_freed_memory() -> None:
     the same torch model was seen nine times slower for it. Source: mallopt(3), M_MMAP_THRESHOLD, M_TRIM_THRESHOLD.
     """
     libc = ctypes.CDLL(None)
-    libc.mallopt(-3, 1 << 30)
+    # Some versions of glibc refuse what is above half of their heap.
+    libc.mallopt(-3, 1 << 30) or libc.mallopt(-3, 32 << 20)
     libc.mallopt(-1, ctypes.c_int(2**31 - 1))

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import random
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -33,8 +35,10 @@ _POOL_BYTES = 512 * 2**20
 # A CPU slot lasts at least this long, so that neither the clock (40 ns) nor a scheduler's hiccup counts much.
 _CPU_SLOT_S = 200e-6
 _MAX_LOOPS = 64
-# Inputs lie at a random multiple of 512 bytes in this slack: placement alone moves a short kernel by 3 to 6 %.
-_SLACK_BYTES = 2 * 2**20
+# Inputs lie at a random multiple of 512 bytes in a pool with room for so many of them, within these bounds: where
+# a buffer lies moves a short kernel by 3 to 6 %, and stays the same for as long as the buffer does.
+_PLACES = 8
+_SLACK_BYTES = (2 * 2**20, 256 * 2**20)
 # Past outputs that a side keeps alive, at random, so that new ones lie elsewhere.
 _MAX_HELD = 8
 # Warm-up: at least so many calls and so much time on each side, at most so long in all.
@@ -53,8 +57,17 @@ _AT_FLOOR = 1.5
 _SLOW_LAUNCH = (1.2, 200e-6)
 # Spread of the SM clock over the reference's slots, middle nine tenths, that is worth a flag.
 _CLOCK_SPREAD = 0.03
+# Times that a pair is measured before a disturbed one is kept. Work that the scheduler interrupts takes ten times
+# as long: that says nothing of the kernel.
+_PAIR_TRIES = 4
+# A larger share of kept pairs that were disturbed all the same is said.
+_DISTURBED_SHARE = 0.05
+# A hypervisor that gives more than this share of the time to others is said, too.
+_STEAL_SHARE = 0.01
 # How much larger than in verification the error of a timed call may be.
 _ERROR_GROWTH = 4.0
+# What else a side says of a slot.
+_REPORTED = ("hidden", "enqueue", "sm_clock_hz", "cpu_s", "preemptions", "page_faults", "core")
 # The share of slots whose outputs are compared, and the least number.
 _CHECKED_SHARE = 0.08
 _CHECKED_LEAST = 3
@@ -62,8 +75,6 @@ _CHECKED_LEAST = 3
 # is done outside of the measured span shows here.
 _EXCESS_SHARE = 0.5
 _EXCESS_S = 50e-6
-# What a side says of a slot besides its seconds.
-_REPORTED = ("hidden", "enqueue", "sm_clock_hz")
 
 
 class Side:
@@ -83,6 +94,16 @@ class Side:
     def ask(self, op: str, **arguments: Any) -> dict[str, Any]:
         """Ask the process at the other end."""
         return self.session.peer.ask("time", op, **arguments)
+
+    @property
+    def was_disturbed(self) -> bool:
+        """Whether the scheduler took a core away from the last slot."""
+        return _is_disturbed(self.reports[-1])
+
+    def discard(self) -> None:
+        """Forget the last slot."""
+        for kept in (self.seconds, self.outside_s, self.reports):
+            kept.pop()
 
 
 class CaseTimer:
@@ -110,12 +131,21 @@ class CaseTimer:
         self._verified_error = settings["verified_error"] or 0.0
         self._checked = 0
         self._loops = 1
+        self._slack_bytes = 0
+        self._cores = sorted(os.sched_getaffinity(0))
+        self._core = self._cores[0]
+        self._discarded = 0
         self._flags: set[str] = set()
         self._floor_s: float | None = None
         self._spent_s: dict[str, float] = {}
         self._monitor: Monitor | None = None
         if self._device.type == "cuda":
             self._monitor = monitor(str(torch.cuda.get_device_properties(self._device).uuid))
+
+    @property
+    def _untimed(self) -> int:
+        """Calls of a slot before its clock starts."""
+        return 1 if self._device.type == "cpu" else 0
 
     def run(self) -> dict[str, Any]:
         """Measure, decide, and give the fields of `records.Timing`."""
@@ -131,9 +161,13 @@ class CaseTimer:
                 estimates = self._warm()
             if self._device.type == "cpu":
                 self._loops = min(_MAX_LOOPS, max(1, math.ceil(_CPU_SLOT_S / max(min(estimates), 1e-9))))
+                for side in self._sides:
+                    self._prepare(side)
             per_block = stats.block_pairs(*estimates)
             with self._account("cold" if self._device.type == "cuda" else "pairs"):
+                stolen = _stolen_ticks()
                 orders, seen = self._watch(lambda: self._measure(per_block))
+                self._flag_steal(stolen)
             with self._account("wall"):
                 self._measure_wall()
             if self._device.type == "cuda":
@@ -182,14 +216,16 @@ class CaseTimer:
                 for leaf in next(iter(self._reference.trials())).expected
                 if leaf.tensor is not None
             ]
-            for _ in range(_MAX_LOOPS if self._device.type == "cpu" else 1)
+            for _ in range(self._loops)
         ]
         sizes = tensors.Layout()
         largest = max(self._pool, key=lambda args: sum(t.numel() for t in tensors.tensors_in(args)))
         for tensor in tensors.tensors_in(largest):
             sizes.place(tensor)
+        n_bytes = sizes.end_bytes * (self._loops + self._untimed if self._device.type == "cpu" else sets)
+        self._slack_bytes = min(max((_PLACES - 1) * n_bytes, _SLACK_BYTES[0]), _SLACK_BYTES[1])
         side.session.arena("outputs", layout.end_bytes)
-        side.session.arena("inputs", sizes.end_bytes * (_MAX_LOOPS + 1 if self._device.type == "cpu" else sets) + _SLACK_BYTES)
+        side.session.arena("inputs", n_bytes + self._slack_bytes)
         self._places = places
         side.ask("prepare", outputs=places, threads=self._settings["threads"])
 
@@ -220,24 +256,46 @@ class CaseTimer:
         rule = stats.StoppingRule(precision=self._settings["precision"], budget_s=self._settings["budget_s"], repeat=self._settings["repeat"])
         started = time.monotonic()
         orders: list[str] = []
+        discarding_s = 0.0
         while not rule.is_finished(self._ratios(per_block), pairs=len(orders), elapsed_s=time.monotonic() - started):
             wanted = rule.pairs_wanted(per_block, len(orders))
             while wanted > 0:
+                # One core has a busy neighbour and another has not: both sides meet the same one.
+                self._core = self._random.choice(self._cores)
                 for order in stats.block_orders(min(per_block, wanted), self._random):
                     orders.append(order)
-                    self._measure_pair(order)
+                    may_discard = discarding_s < self._settings["budget_s"]
+                    discarding_s += self._measure_pair(order, tries=_PAIR_TRIES if may_discard else 1)
                     wanted -= 1
                 if self._monitor is not None:
                     self._monitor.sample()
         return orders
 
+    def _flag_steal(self, before: tuple[int, int]) -> None:
+        stolen, total = (now - then for now, then in zip(_stolen_ticks(), before, strict=True))
+        if self._device.type == "cpu" and stolen > _STEAL_SHARE * total:
+            self._flags.add("noisy_host")
+
     def _ratios(self, per_block: int) -> list[float]:
         return stats.block_log_ratios(self._sides[0].seconds, self._sides[1].seconds, per_block)
 
-    def _measure_pair(self, order: str, *, cold: bool = True) -> None:
+    def _measure_pair(self, order: str, *, tries: int = 1, cold: bool = True) -> float:
+        """Measure a pair, again where it was disturbed, `tries` times at most; the seconds spent on what was discarded."""
+        started = time.monotonic()
+        spent_s = 0.0
+        for left in reversed(range(tries)):
+            self._try_pair(order, cold=cold)
+            if not left or not any(side.was_disturbed for side in self._sides):
+                break
+            for side in self._sides:
+                side.discard()
+            self._discarded += 1
+            spent_s = time.monotonic() - started
+        return spent_s
+
+    def _try_pair(self, order: str, *, cold: bool) -> None:
         """One slot of each side on the same inputs, each at an address of its own."""
-        untimed = 1 if self._device.type == "cpu" else 0
-        picks = [self._random.randrange(len(self._pool)) for _ in range(self._loops + untimed)]
+        picks = [self._random.randrange(len(self._pool)) for _ in range(self._loops + self._untimed)]
         for pick in set(picks):
             self._freshen(self._pool[pick])
         seed = secrets.randbits(62)
@@ -245,7 +303,7 @@ class CaseTimer:
             self._slot(self._sides["rc".index(letter)], picks, seed, cold=cold)
 
     def _slot(self, side: Side, picks: list[int], seed: int, *, cold: bool) -> None:
-        shift = self._random.randrange(_SLACK_BYTES // tensors.ALIGNMENT_BYTES) * tensors.ALIGNMENT_BYTES
+        shift = self._random.randrange(self._slack_bytes // tensors.ALIGNMENT_BYTES) * tensors.ALIGNMENT_BYTES
         args = self._place_inputs(side, picks, shift=shift)
         outputs = side.session.arenas["outputs"]
         # An untimed call on inputs that a model changes leaves others for the timed one.
@@ -255,7 +313,7 @@ class CaseTimer:
         if self._device.type == "cuda":
             torch.cuda.synchronize()
         started = time.perf_counter()
-        answer = side.ask("slot", args=args, seed=seed, hold=self._random.randrange(_MAX_HELD), cold=cold)
+        answer = side.ask("slot", args=args, seed=seed, hold=self._random.randrange(_MAX_HELD), cold=cold, core=self._core)
         outside_s = time.perf_counter() - started
         if check:
             snapshot = outputs.memory.clone()
@@ -415,6 +473,9 @@ class CaseTimer:
             resolution_s=EVENT_STEP_S if self._device.type == "cuda" else 0.0,
         )
         self._see_launches(reference, candidate)
+        disturbed = [any(map(_is_disturbed, pair)) for pair in zip(reference.reports, candidate.reports, strict=True)]
+        if sum(disturbed) > _DISTURBED_SHARE * len(disturbed):
+            self._flags.add("preempted")
         timer = "cuda_events_cold" if self._device.type == "cuda" else "cpu_monotonic"
         return {
             "case": self._reference.case.name,
@@ -440,6 +501,7 @@ class CaseTimer:
                 "self_check": summary.self_check,
                 "order_effect": summary.order_effect,
                 "checked_outputs": self._checked,
+                "discarded_pairs": self._discarded,
                 "loops": self._loops,
                 "blocks": len(ratios),
             },
@@ -480,6 +542,19 @@ def _excess(side: Side, loops: int) -> list[float]:
 def claimed_number(claim: object) -> float | None:
     """Parse a claimed number strictly; None where there is none."""
     return float(claim) if type(claim) in (bool, int, float) and 0 <= claim < math.inf else None  # type: ignore[operator,arg-type]
+
+
+def _is_disturbed(report: Mapping[str, Any]) -> bool:
+    return report.get("preemptions", 0) not in (0, False)
+
+
+def _stolen_ticks() -> tuple[int, int]:
+    """Clock ticks that a hypervisor took from this machine, and all ticks; zeros where Linux does not say."""
+    try:
+        fields = [int(ticks) for ticks in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    except (OSError, ValueError, IndexError):
+        return 0, 0
+    return fields[-1], sum(fields)
 
 
 def claimed_seconds(answer: dict[str, Any]) -> list[float]:

@@ -9,6 +9,9 @@ from __future__ import annotations
 import collections
 import ctypes
 import gc
+import mmap
+import os
+import resource
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -20,6 +23,11 @@ from kbench.worker import cudart, tensors
 from kbench.worker.seeding import seed_everything
 
 _now_ns = time.perf_counter_ns
+_cpu_ns = time.process_time_ns
+_usage = resource.getrusage
+_OF_ALL_THREADS = resource.RUSAGE_SELF
+_set_affinity = os.sched_setaffinity
+_core_now = ctypes.CDLL(None).sched_getcpu
 _no_grad = torch.no_grad
 _copy = torch.Tensor.copy_
 _detach = torch.Tensor.detach
@@ -121,12 +129,19 @@ class CpuTimer(_Base):
     The first of them is for a call that is not timed: it wakes the threads that slept since the last slot.
     """
 
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        # Inputs lie anywhere in it: no slot is to be the first to touch a page.
+        self._inputs[:: mmap.PAGESIZE].max()
+        self._cores = os.sched_getaffinity(0)
+
     def warm(self, request: Message) -> Message:
         """See `Timer`."""
         return self.wall(request)
 
     def slot(self, request: Message) -> Message:
         """See `Timer`."""
+        self._move_to(request.get("core"))
         first, *arguments = self.arguments(request)
         results: list[Any] = []
         keep = results.append
@@ -136,15 +151,29 @@ class CpuTimer(_Base):
         with _no_grad():
             call(*first)
             seed_everything(request["seed"])
+            usage, start_cpu_ns = _usage(_OF_ALL_THREADS), _cpu_ns()
             start_ns = _now_ns()
             for args in arguments:
                 keep(call(*args))
             end_ns = _now_ns()
+            end_cpu_ns, usage_after = _cpu_ns(), _usage(_OF_ALL_THREADS)
         if gc_was_on:
             gc.enable()
         self.hand_over(results)
         self._hold(results, request.get("hold", 0))
-        return {"seconds": (end_ns - start_ns) * 1e-9 / len(arguments)}
+        return {
+            "seconds": (end_ns - start_ns) * 1e-9 / len(arguments),
+            "cpu_s": (end_cpu_ns - start_cpu_ns) * 1e-9 / len(arguments),
+            "preemptions": usage_after.ru_nivcsw - usage.ru_nivcsw,
+            "page_faults": usage_after.ru_minflt - usage.ru_minflt,
+            "core": _core_now(),
+        }
+
+    def _move_to(self, core: int | None) -> None:
+        """Go to a core, and let the scheduler decide from there: threads that a model starts are not to share one."""
+        if core in self._cores:
+            _set_affinity(0, {core})
+            _set_affinity(0, self._cores)
 
     def wall(self, request: Message) -> Message:
         """See `Timer`."""

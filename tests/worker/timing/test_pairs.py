@@ -1,0 +1,68 @@
+"""What the judge makes of the slots that it is told of: retries, flags, and where each side ran."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.worker.timing.in_process import time_alike
+
+
+def steady(answer: dict[str, Any]) -> dict[str, Any]:
+    """A slot of exactly 10 µs a call that nothing disturbed."""
+    return {**answer, "seconds": 10e-6, "preemptions": 0}
+
+
+def test_equal_sides_are_the_same(tmp_path: Path) -> None:
+    timing = time_alike(tmp_path, (steady, steady))
+
+    assert timing["verdict"] == "same"
+    assert timing["speedup"] == 1.0
+    assert timing["pairs"] == 40
+
+
+def test_a_pair_that_the_scheduler_interrupted_is_measured_again(tmp_path: Path) -> None:
+    """Every other slot of the candidate takes ten times as long, and says that a core was taken from it."""
+    turns = itertools.cycle([False, True])
+
+    def interrupted(answer: dict[str, Any]) -> dict[str, Any]:
+        return {**answer, "seconds": 100e-6, "preemptions": 1} if next(turns) else steady(answer)
+
+    timing = time_alike(tmp_path, (steady, interrupted))
+
+    assert timing["verdict"] == "same"
+    assert timing["samples"]["candidate_s"] == [10e-6] * 40
+    assert timing["extra"]["discarded_pairs"] >= 39
+    assert "preempted" not in timing["flags"]
+
+
+def test_pairs_that_are_always_interrupted_are_kept_and_said(tmp_path: Path) -> None:
+    timing = time_alike(tmp_path, (steady, lambda answer: {**steady(answer), "preemptions": 2}))
+
+    assert timing["pairs"] == 40
+    assert "preempted" in timing["flags"]
+    assert timing["extra"]["discarded_pairs"] == 3 * 40
+    assert [report["preemptions"] for report in timing["samples"]["candidate_reports"]] == [2] * 40
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one core")
+def test_both_sides_of_a_block_are_sent_to_one_core(tmp_path: Path) -> None:
+    """Beside a busy neighbour a core takes twice as long: a side that stays there would look slow."""
+    sent: dict[str, list[int]] = {"reference": [], "candidate": []}
+
+    def note(side: str) -> Any:
+        def alter(answer: dict[str, Any]) -> dict[str, Any]:
+            sent[side].append(answer["asked_core"])
+            return steady(answer)
+
+        return alter
+
+    time_alike(tmp_path, (note("reference"), note("candidate")))
+
+    assert sent["reference"] == sent["candidate"]
+    assert len(set(sent["reference"])) > 1
+    assert all(len(set(block)) == 1 for block in zip(*[iter(sent["reference"])] * 4, strict=True))
