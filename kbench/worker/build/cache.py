@@ -3,6 +3,7 @@
     <root>/builds/<key>/           entry.json (written before the folder takes its name) and the object
     <root>/builds/locks/<key>      held by who builds the key; the kernel frees it when the holder dies
     <root>/builds/work/<key>       the folder of a build under way, swept by the next holder of the lock
+    <root>/builds/wanted/<key>     an empty file: somebody had a use for such an entry
 
 An entry appears whole or not at all: it is made under another name and renamed. Who may only read the
 folder, such as a candidate, can look up but change nothing.
@@ -31,7 +32,8 @@ _KEEP_FRACTION = 0.9
 # No build takes this long: what is left in `work` after it belongs to nobody.
 _ABANDONED_S = 86_400
 _MARKER = "entry.json"
-_LOCKS, _WORK = "locks", "work"
+_LOCKS, _WORK, _WANTED = "locks", "work", "wanted"
+_HEADER_LIMIT_BYTES = 64 * 2**20
 # A marker is a log of 32 kB and at most some thousand headers.
 _MARKER_LIMIT_BYTES = 2**24
 
@@ -59,7 +61,8 @@ class Cache:
 
     def __init__(self, root: Path | None = None, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
         """Name the folder; nothing is created before the first build."""
-        self.root = (root or default_root()) / "builds"
+        # Compilers run in a folder of their own, so a path that counts from this one would lead them astray.
+        self.root = (root or default_root()).absolute() / "builds"
         self.limit_bytes = limit_bytes
 
     def lookup(self, key: str) -> BuildResult | None:
@@ -86,6 +89,28 @@ class Cache:
             os.utime(folder / _MARKER)
         return replace(result, cached=True)
 
+    def artifact(self, key: str) -> Path | None:
+        """The object of a finished good build, unread: for what only the builder itself uses."""
+        try:
+            marker = _read_marker(self.root / key / _MARKER)
+            result = BuildResult.from_json(marker["result"])
+            path = self.root / key / Path(result.path).name
+            if not result.ok or path.stat().st_size != marker["bytes"]:
+                return None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        os.utime(self.root / key / _MARKER)
+        return path
+
+    def was_wanted(self, key: str) -> bool:
+        """Whether this was asked of the same key before."""
+        mark = self.root / _WANTED / key
+        if mark.exists():
+            return True
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+        return False
+
     def store(self, result: BuildResult, headers: Mapping[str, str], artifact: Path | None) -> BuildResult:
         """Keep a finished build under `result.key`; the caller holds the lock of that key.
 
@@ -99,7 +124,8 @@ class Cache:
         if artifact is not None:
             sha256 = _copy_plain_file(artifact, fresh / artifact.name)
             result = replace(result, path=str(entry / artifact.name))
-        marker = {"result": result.to_json(), "sha256": sha256, "headers": dict(headers)}
+        n_bytes = (fresh / artifact.name).stat().st_size if artifact is not None else 0
+        marker = {"result": result.to_json(), "sha256": sha256, "bytes": n_bytes, "headers": dict(headers)}
         (fresh / _MARKER).write_text(json.dumps(marker))
         _remove(entry)
         fresh.rename(entry)
@@ -111,10 +137,14 @@ class Cache:
         return self.root / _WORK / key
 
     @contextmanager
-    def lock(self, key: str) -> Iterator[None]:
-        """Wait until nobody else builds this key; enter with an empty work folder."""
+    def lock(self, key: str, *, wait: bool = True) -> Iterator[None]:
+        """Wait until nobody else builds this key; enter with an empty work folder.
+
+        Raises:
+            BlockingIOError: somebody else builds it, and `wait` is False.
+        """
         work = self.work_folder(key)
-        with _locked(self.root / _LOCKS / key):
+        with _locked(self.root / _LOCKS / key, wait=wait):
             _remove(work)
             work.mkdir(parents=True)
             try:
@@ -158,7 +188,7 @@ class Cache:
 
     def _entries(self) -> list[Path]:
         try:
-            return [folder for folder in self.root.iterdir() if folder.name not in {_LOCKS, _WORK}]
+            return [folder for folder in self.root.iterdir() if folder.name not in {_LOCKS, _WORK, _WANTED}]
         except FileNotFoundError:
             return []
 
@@ -211,18 +241,21 @@ def _is_failure(marker: Path) -> bool:
 
 
 def fingerprints(paths: Iterable[str]) -> dict[str, str]:
-    """The sha256 of each file; empty for one that cannot be read."""
+    """The sha256 of each header; empty for one that cannot be read, or that is no plain file of a header's size."""
     result = {}
     for path in paths:
         try:
-            result[path] = _sha256(Path(path))
+            status = os.stat(path)
+            is_plain = stat.S_ISREG(status.st_mode) and status.st_size <= _HEADER_LIMIT_BYTES
+            result[path] = _sha256(Path(path)) if is_plain else ""
         except OSError:
             result[path] = ""
     return result
 
 
 def _same_files(headers: object) -> bool:
-    return isinstance(headers, dict) and fingerprints(headers) == headers
+    # What could not be read then may be anything now.
+    return isinstance(headers, dict) and all(headers.values()) and fingerprints(headers) == headers
 
 
 def _sha256(path: Path) -> str:

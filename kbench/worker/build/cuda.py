@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
-from kbench.worker.build import cpp
+from kbench.worker.build import cpp, nvcc_steps
 from kbench.worker.build.language import Unit
 from kbench.worker.build.request import KernelResources
 
@@ -25,12 +26,19 @@ _NOISE = re.compile(r"^(?:ptxas info .*| +\d+ bytes stack frame.*)\n", re.MULTIL
 
 
 def command(unit: Unit, *, light: Path | None) -> list[str]:
-    """nvcc's call: torch's flags, the light folder (if any) first, and ptxas asked for what it used."""
+    """nvcc's call: torch's flags, the light folder (if any) first, and ptxas asked for what it used.
+
+    With light headers the two halves of its work run side by side. With full ones, whose errors a person
+    reads, it is nvcc alone.
+    """
     first = ["-I", str(light)] if light else []
     # nvcc knows no `-iquote`; the preprocessor that it calls does.
     quoted = ["-Xcompiler", "-iquote", "-Xcompiler", unit.source.folder] if unit.source.folder else []
     outputs = ["-MMD", "-MF", str(unit.dependencies), "-c", str(unit.path), "-o", str(unit.object)]
-    return [*unit.commands.nvcc, "-Xptxas", "-v", *first, *quoted, *unit.commands.cuda_cflags, *outputs]
+    nvcc = [*unit.commands.nvcc, "-Xptxas", "-v", *first, *quoted, *unit.commands.cuda_cflags, *outputs]
+    # As text, since whoever runs it may be confined to folders that this package is not in.
+    steps = Path(nvcc_steps.__file__).read_text()
+    return [sys.executable, "-I", "-S", "-c", steps, str(unit.dependencies), *nvcc] if light else nvcc
 
 
 def first_error(log: str) -> str:

@@ -102,6 +102,8 @@ _BY_NAME: Mapping[str, str] = {
     "List": "ATen/core/List.h",
     "RECORD_FUNCTION RecordFunction": "ATen/record_function.h",
     "TORCH_LIBRARY TORCH_LIBRARY_FRAGMENT TORCH_LIBRARY_IMPL Library": "torch/library.h",
+    # custom_function.h, too, calls what is in this one and does not include it.
+    "accelerator getAccelerator autograd make_variable Variable AutogradContext variable_list": "ATen/DeviceAccelerator.h",
     "autograd make_variable Variable AutogradContext variable_list": "torch/csrc/autograd/custom_function.h",
 }
 
@@ -109,17 +111,19 @@ _BY_NAME: Mapping[str, str] = {
 _PYTHON = re.compile(r"\b(?:py|pybind11|PYBIND11_\w+|Py[A-Z]\w*|THP\w*|TORCH_EXTENSION_NAME|wrap_pybind_function\w*)\b")
 _PYTHON_HEADERS = (
     "torch/csrc/python_headers.h",
-    # torch/csrc/autograd/node.h, which the type casters reach, calls it without including it.
-    "ATen/DeviceAccelerator.h",
     "torch/csrc/utils/pybind.h",
     "torch/csrc/Exceptions.h",
     "torch/csrc/Device.h",
     "torch/csrc/Dtype.h",
     "torch/csrc/DynamicTypes.h",
+)
+# torch's own conversions of numbers and tuples, which lean on the JIT and hold no type casters.
+_PYTHON_UTILITIES = re.compile(r"\bTHPUtils_\w+")
+_PYTHON_UTILITY_HEADERS = (
+    "ATen/DeviceAccelerator.h",
     "torch/csrc/utils/python_numbers.h",
     "torch/csrc/utils/python_tuples.h",
 )
-PYTHON_PREFIX = "".join(f"#include <{header}>\n" for header in _PYTHON_HEADERS)
 
 # torch's own make_variable for a tensor that nothing else holds yet, without the 300,000 lines of
 # headers round it. An AutogradMeta made by `set_requires_grad` equals one made by its constructor.
@@ -139,11 +143,6 @@ inline at::Tensor make_variable(at::Tensor data, bool requires_grad) {
 """
 
 
-def needs_python(text: str) -> bool:
-    """Whether a source names anything of Python or pybind11."""
-    return _PYTHON.search(text) is not None
-
-
 def light_headers(texts: Iterable[str], include: Path) -> dict[str, str] | None:
     """Choose the headers for the sources of one build: path in the light folder → text.
 
@@ -155,31 +154,47 @@ def light_headers(texts: Iterable[str], include: Path) -> dict[str, str] | None:
     if _FRONTEND.search(text) or names & _FRONTEND_NAMES:
         return None
     try:
-        return _stand_ins(names, include, python=needs_python(text)) | _trimmed(names, include)
+        python = _python_headers(text)
+        return _stand_ins(names, include, python=python) | _trimmed(names, include)
     except (OSError, UnicodeDecodeError):
         return None
 
 
-def _stand_ins(names: frozenset[str], include: Path, *, python: bool) -> dict[str, str]:
+def prefix_header() -> str:
+    """What every binding code includes, whatever it names: the text of a header to precompile."""
+    return f"#define AT_PER_OPERATOR_HEADERS\n{_included(_PYTHON_HEADERS + _ALWAYS)}"
+
+
+def _python_headers(text: str) -> tuple[str, ...]:
+    if _PYTHON_UTILITIES.search(text):
+        return _PYTHON_HEADERS + _PYTHON_UTILITY_HEADERS
+    return _PYTHON_HEADERS if _PYTHON.search(text) else ()
+
+
+def _included(headers: Iterable[str]) -> str:
+    return "".join(f"#include <{header}>\n" for header in headers)
+
+
+def _stand_ins(names: frozenset[str], include: Path, *, python: tuple[str, ...]) -> dict[str, str]:
     functions = _functions(names, include)
     wanted = [*_ALWAYS, *(f"ATen/ops/{function}.h" for function in functions)]
     wanted += [header for keys, header in _BY_NAME.items() if names & set(keys.split())]
     if "native" in names:
         wanted += [f"ATen/ops/{function}_native.h" for function in functions]
     factories, factory_headers = _factories(names, include)
-    base = "#pragma once\n" + "".join(f"#include <{header}>\n" for header in [*wanted, *factory_headers] if "/" not in header or _exists(include, header))
+    present = [header for header in [*wanted, *factory_headers] if "/" not in header or _exists(include, header)]
     types = f"#include <{_LIGHT}>\n{_without_includes((include / _API / 'torch/types.h').read_text())}"
     everything = "#pragma once\n#include <torch/types.h>\n"
     extension = everything + ("#include <torch/python.h>\n" if python else "")
     return {
-        _LIGHT: "#ifndef AT_PER_OPERATOR_HEADERS\n#define AT_PER_OPERATOR_HEADERS\n#endif\n" + base,
+        _LIGHT: f"#pragma once\n#ifndef AT_PER_OPERATOR_HEADERS\n#define AT_PER_OPERATOR_HEADERS\n#endif\n{_included(present)}",
         "ATen/ATen.h": f"#pragma once\n#include <{_LIGHT}>\n",
         "ATen/Functions.h": f"#pragma once\n#include <{_LIGHT}>\n",
         "ATen/NativeFunctions.h": f"#pragma once\n#include <{_LIGHT}>\n",
         "torch/types.h": types + factories,
         "torch/all.h": everything,
         "torch/torch.h": everything,
-        "torch/python.h": everything + PYTHON_PREFIX,
+        "torch/python.h": everything + _included(python or _PYTHON_HEADERS),
         "torch/extension.h": extension,
     }
 

@@ -2,53 +2,52 @@
 
 from __future__ import annotations
 
+import os
 import re
-import shlex
+import subprocess
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
-from kbench.worker.build import BUILDERS, toolchain
+from kbench.worker.build import BUILDERS, cpp, cuda, toolchain, user_files
 from kbench.worker.build.cache import Cache, fingerprints
 from kbench.worker.build.headers import light_headers
 from kbench.worker.build.language import Commands, Language, Unit
-from kbench.worker.build.processes import Finished, cut, run_all
+from kbench.worker.build.precompiled import Precompiled, precompiled
+from kbench.worker.build.processes import Confine, Finished, cut, run_all
 from kbench.worker.build.request import BuildRequest, BuildResult, KernelResources
 
 # The full headers take a minute on two slow cores; a template monster of a library takes many.
 TIMEOUT_S = 1800.0
-# A header below these belongs to the system or to torch, whose versions are in the key already.
-_SYSTEM = ("/usr/", "/opt/", "/lib")
+# What says that the linker, which has no line to name, is not content.
+_LINKER_ERROR = re.compile(r"undefined reference|cannot find|multiple definition|error", re.IGNORECASE)
+# A failure that a new file may mend is no property of the sources.
+_MISSING_FILE = re.compile(r"No such file or directory|could not open source file|cannot open source file|cannot find -l")
 
 
-def build(request: BuildRequest, cache: Cache, *, jobs: int) -> BuildResult:
-    """Find or make what a request asks for; who asks for the same at the same time waits for one build."""
+def build(request: BuildRequest, cache: Cache, *, jobs: int, confine: Confine | None = None) -> BuildResult:
+    """Find or make what a request asks for; who asks for the same at the same time waits for one build.
+
+    At most `jobs` compilers run at a time, each confined by `confine`, which gets the only folder that
+    it may write.
+    """
     if not request.sources:
-        return BuildResult(ok=False, failure="no sources")
+        return BuildResult(ok=False, failure="no sources", transient=True)
     if request.with_cuda and not toolchain.current().builds_cuda:
         return BuildResult(ok=False, refused=_why_no_cuda(), transient=True)
     key = toolchain.key(request)
     if (found := cache.lookup(key)) is not None:
         return found
-    with cache.lock(key):
-        if (found := cache.lookup(key)) is not None:
-            return found
-        started = time.monotonic()
-        made = _Build(request, key, cache.work_folder(key), jobs).run()
-        result = BuildResult(
-            ok=made.artifact is not None,
-            key=key,
-            log=cut(made.log),
-            failure=made.failure,
-            headers=made.headers,
-            seconds=time.monotonic() - started,
-            transient=made.is_transient,
-            resources=tuple(made.resources),
-        )
-        return result if made.is_transient else cache.store(result, fingerprints(made.user_headers), made.artifact)
+    try:
+        with cache.lock(key):
+            return cache.lookup(key) or _make(request, key, cache, jobs, confine)
+    except FileNotFoundError as error:
+        return BuildResult(ok=False, key=key, refused=f"cannot start the compiler: {error}", transient=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        return BuildResult(ok=False, key=key, failure=f"cannot build in {cache.root}: {error}", transient=True)
 
 
 def _why_no_cuda() -> str:
@@ -57,7 +56,25 @@ def _why_no_cuda() -> str:
     return "no nvcc with its headers was found; set CUDA_HOME to the CUDA toolkit"
 
 
-@dataclass(slots=True)
+def _make(request: BuildRequest, key: str, cache: Cache, jobs: int, confine: Confine | None) -> BuildResult:
+    started = time.monotonic()
+    made = _Build(request, key, cache, jobs, confine).run()
+    result = BuildResult(
+        ok=made.artifact is not None,
+        key=key,
+        log=cut(made.log),
+        failure=made.failure,
+        headers=made.headers,
+        seconds=time.monotonic() - started,
+        transient=made.is_transient,
+        resources=tuple(made.resources),
+    )
+    if made.is_transient:
+        return result
+    return cache.store(result, fingerprints(made.user_headers), made.artifact)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Made:
     artifact: Path | None = None
     log: str = ""
@@ -71,41 +88,43 @@ class _Made:
 class _Build:
     """One build in its work folder."""
 
-    def __init__(self, request: BuildRequest, key: str, folder: Path, jobs: int) -> None:
+    def __init__(self, request: BuildRequest, key: str, cache: Cache, jobs: int, confine: Confine | None) -> None:
         self._request = request
-        self._key = key
-        self._folder = folder
+        self._cache = cache
+        self._folder = cache.work_folder(key)
         self._jobs = jobs
+        self._confine = confine
         self._deadline_s = time.monotonic() + TIMEOUT_S
+        self._foreseen = user_files.included(request)
 
     def run(self) -> _Made:
+        """Compile with light headers what can be, the rest with the full ones, and link."""
         try:
             commands = toolchain.commands(self._request)
         except (OSError, ValueError, RuntimeError) as error:
-            return _Made(failure=f"{type(error).__name__}: {error}")
+            return _Made(failure=f"{type(error).__name__}: {error}", is_transient=True)
         units = [self._unit(index, commands) for index in range(len(self._request.sources))]
+        finished: dict[Unit, Finished] = {}
         light = self._light_folder()
-        finished = self._compile(units, light)
-        made = _Made(headers="light" if light else "full")
-        if light is not None and any(end.code for end in finished):
-            # What the light headers lack, the full ones have; an error of the source's own shows in both.
-            made.headers = "full"
-            finished = self._compile(units, None)
-        made.log = "".join(self._language(unit).without_resources(end.output) for unit, end in zip(units, finished, strict=True))
-        made.resources = [r for unit, end in zip(units, finished, strict=True) for r in self._language(unit).resources(end.output)]
-        for unit, end in zip(units, finished, strict=True):
-            if end.code:
-                made.is_transient = any(other.is_transient for other in finished)
-                made.failure = self._language(unit).first_error(end.output) or _last_line(end)
-                return made
-        made.user_headers = sorted(set().union(*(self._headers_of(unit) for unit in units)))
-        self._link(units, commands, made)
-        return made
+        if light is not None:
+            finished = self._compile_light(units, light)
+        # What the light headers lack, the full ones have; an error of the source's own shows in both.
+        rest = [unit for unit in units if not (unit in finished and self._is_sound(unit, finished[unit]))]
+        finished |= self._compile(rest, None)
+        made = _Made(
+            log="".join(self._language(unit).without_resources(finished[unit].output) for unit in units),
+            headers="full" if rest else "light",
+            resources=[kernel for unit in units for kernel in self._language(unit).resources(finished[unit].output)],
+            user_headers=sorted(set(self._foreseen).union(*(self._read_by(unit) for unit in units))),
+        )
+        if failed := [unit for unit in units if finished[unit].code]:
+            return self._failed(made, finished, failed)
+        return self._link(units, commands, made)
 
     def _unit(self, index: int, commands: Commands) -> Unit:
         source = self._request.sources[index]
         path = self._folder / f"{index}_{Path(source.path).name}"
-        path.write_text(source.text, encoding="utf-8", errors="surrogateescape")
+        path.write_bytes(source.text.encode("utf-8", "surrogateescape"))
         return Unit(
             source=source,
             path=path,
@@ -115,7 +134,9 @@ class _Build:
         )
 
     def _light_folder(self) -> Path | None:
-        headers = light_headers((source.text for source in self._request.sources), toolchain.current().include)
+        flags = (*self._request.extra_cflags, *self._request.extra_cuda_cflags)
+        texts = [*(source.text for source in self._request.sources), *self._foreseen.values(), *flags]
+        headers = light_headers(texts, toolchain.current().include)
         if headers is None:
             return None
         folder = self._folder / "light"
@@ -125,40 +146,77 @@ class _Build:
             path.write_text(text)
         return folder
 
-    def _compile(self, units: Sequence[Unit], light: Path | None) -> list[Finished]:
-        calls = [self._language(unit).command(unit, light=light) for unit in units]
-        return run_all(calls, folder=self._folder, jobs=self._jobs, timeout_s=self._deadline_s - time.monotonic())
+    def _compile_light(self, units: Sequence[Unit], light: Path) -> dict[Unit, Finished]:
+        """Compile with a precompiled header where there is one, or make one meanwhile."""
+        header = precompiled(self._request, units[0], self._folder / "precompiled") if self._language(units[0]) is cpp else None
+        if header is None:
+            return self._compile(units, light)
+        if header.attach(self._cache):
+            prefixed = [replace(units[0], prefix=header.header), *units[1:]]
+            return dict(zip(units, self._compile(prefixed, light).values(), strict=True))
+        # nvcc keeps two cores busy, a C++ compiler one; who waits for this build must not wait for the next one's.
+        cores = sum(2 if self._language(unit) is cuda else 1 for unit in units)
+        is_idle = len(os.sched_getaffinity(0)) > cores
+        return self._compile(units, light, beside=header if is_idle and header.is_worth_making(self._cache) else None)
 
-    def _link(self, units: Sequence[Unit], commands: Commands, made: _Made) -> None:
+    def _compile(self, units: Sequence[Unit], light: Path | None, *, beside: Precompiled | None = None) -> dict[Unit, Finished]:
+        languages = [self._language(unit) for unit in units]
+        calls = [language.command(unit, light=light) for language, unit in zip(languages, units, strict=True)]
+        needs = [language.LIGHT_MEMORY_BYTES if light else language.FULL_MEMORY_BYTES for language in languages]
+        if beside is not None:
+            calls.append(list(beside.command))
+        ends = self._run(calls, memory_bytes=max(needs, default=0))
+        if beside is not None:
+            beside.keep(self._cache, ends.pop())
+        return dict(zip(units, ends, strict=True))
+
+    def _run(self, calls: Sequence[Sequence[str]], *, memory_bytes: int) -> list[Finished]:
+        return run_all(
+            calls,
+            folder=self._folder,
+            jobs=self._jobs,
+            timeout_s=self._deadline_s - time.monotonic(),
+            memory_bytes=memory_bytes,
+            confine=self._confine,
+        )
+
+    def _is_sound(self, unit: Unit, end: Finished) -> bool:
+        """Whether a unit may stay as the light headers made it: the names in all that it read were known."""
+        folders = tuple(f"{os.path.realpath(folder)}/" for folder in toolchain.searched_folders())
+        return end.code == 0 and all(path.startswith(folders) for path in self._read_by(unit) - set(self._foreseen))
+
+    def _read_by(self, unit: Unit) -> set[str]:
+        """The user's own headers that a source read; other versions of torch's and CUDA's have another key."""
+        tools = toolchain.current()
+        own = [self._folder, tools.include, *([tools.cuda_home] if tools.cuda_home else [])]
+        folders = tuple(f"{os.path.realpath(folder)}/" for folder in own)
+        return {path for path in user_files.listed(unit.dependencies) if not path.startswith(folders)}
+
+    def _failed(self, made: _Made, finished: Mapping[Unit, Finished], failed: Sequence[Unit]) -> _Made:
+        end = finished[failed[0]]
+        return replace(
+            made,
+            failure=self._language(failed[0]).first_error(end.output) or _last_line(end),
+            is_transient=any(finished[unit].is_transient for unit in failed) or bool(_MISSING_FILE.search(made.log)),
+        )
+
+    def _link(self, units: Sequence[Unit], commands: Commands, made: _Made) -> _Made:
         target = self._folder / (self._request.name if self._request.is_standalone else f"{self._request.name}.so")
         call = [*commands.cxx, *(str(unit.object) for unit in units), *commands.ldflags, "-o", str(target)]
-        (end,) = run_all([call], folder=self._folder, jobs=1, timeout_s=self._deadline_s - time.monotonic())
-        made.log += end.output
+        (end,) = self._run([call], memory_bytes=0)
+        made = replace(made, log=made.log + end.output)
         if end.code:
-            made.is_transient = end.is_transient
-            made.failure = _last_line(end)
-        else:
-            made.artifact = target
+            return replace(made, failure=_last_line(end), is_transient=end.is_transient or bool(_MISSING_FILE.search(end.output)))
+        return replace(made, artifact=target)
 
-    def _headers_of(self, unit: Unit) -> set[str]:
-        """The user's own headers that a source read, from the compiler's list of dependencies."""
-        try:
-            text = unit.dependencies.read_text()
-        except OSError:
-            return set()
-        names = shlex.split(text.replace("\\\n", " ").partition(":")[2])
-        torch_folder = str(toolchain.current().include)
-        own = str(self._folder)
-        return {name for name in names if not name.startswith((*_SYSTEM, torch_folder, own))}
-
-    @staticmethod
-    def _language(unit: Unit) -> Language:
-        return BUILDERS["cuda" if unit.source.is_cuda else "cpp"]
+    def _language(self, unit: Unit) -> Language:
+        return BUILDERS["cuda" if unit.source.is_cuda and self._request.with_cuda else "cpp"]
 
 
 def _last_line(end: Finished) -> str:
+    """What to say where no line of a source is at fault."""
     if end.timed_out:
         return f"the compiler took more than {TIMEOUT_S:g} s"
-    lines = [line for line in end.output.splitlines() if re.search(r"error|undefined reference|cannot find", line)]
-    lines = lines or end.output.strip().splitlines()
-    return lines[-1][:500] if lines else f"the compiler ended with {end.code}"
+    lines = end.output.strip().splitlines()
+    errors = [line for line in lines if _LINKER_ERROR.search(line)]
+    return (errors or lines[-1:] or [f"the compiler ended with {end.code}"])[0][:500]

@@ -7,6 +7,7 @@ import re
 import resource
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +23,8 @@ _FILE_LIMIT_BYTES = 4 * 2**30
 _NICENESS = 10
 # How often deadlines and ends are looked at; a compile takes seconds.
 _POLL_S = 0.01
+# Whatever else holds the memory may never give it back.
+_PATIENCE_S = 60.0
 # What compilers say when the machine gave out and the source is not at fault.
 _TRANSIENT = re.compile(
     r"Killed signal terminated|died due to signal (?:9|15)|No space left on device|[Cc]annot allocate memory"
@@ -53,25 +56,38 @@ class _Running:
     output: IO[bytes]
 
 
-def run_all(commands: Sequence[Sequence[str]], *, folder: Path, jobs: int, timeout_s: float, confine: Confine | None = None) -> list[Finished]:
-    """Run commands in `folder`, at most `jobs` at a time, and answer in their order.
+def run_all(
+    commands: Sequence[Sequence[str]],
+    *,
+    folder: Path,
+    jobs: int,
+    timeout_s: float,
+    memory_bytes: int = 0,
+    confine: Confine | None = None,
+) -> list[Finished]:
+    """Run commands in `folder`, at most `jobs` at a time and within memory, and answer in their order.
 
+    A command waits until `memory_bytes` are available, unless it would wait for too long alone.
     `confine` is called with `folder` in each child before its program starts, to take away whatever
     a compiler does not need: it runs on the candidate's sources and flags.
     """
-    deadline_s = time.monotonic() + timeout_s
+    started_s = time.monotonic()
+    deadline_s = started_s + timeout_s
     waiting = list(enumerate(commands))
     running: dict[int, _Running] = {}
     finished: dict[int, Finished] = {}
     try:
         while waiting or running:
             while waiting and len(running) < max(1, jobs):
+                is_patient = running or time.monotonic() - started_s < _PATIENCE_S
+                if is_patient and _available_bytes() < memory_bytes:
+                    break
                 index, command = waiting.pop(0)
                 running[index] = _start(command, folder, confine)
             is_late = time.monotonic() > deadline_s
             for index in [index for index, it in running.items() if is_late or _has_ended(it.process)]:
                 finished[index] = _finish(running.pop(index), timed_out=is_late)
-            if running:
+            if running or waiting:
                 time.sleep(_POLL_S)
     finally:
         for it in running.values():
@@ -85,6 +101,12 @@ def cut(text: str) -> str:
         return text
     half = LOG_LIMIT_CHARACTERS // 2
     return f"{text[:half]}\n... {len(text) - 2 * half} characters left out ...\n{text[-half:]}"
+
+
+def _available_bytes() -> int:
+    with open("/proc/meminfo") as file:
+        found = re.search(r"^MemAvailable: +(\d+) kB", file.read(), re.MULTILINE)
+    return int(found[1]) * 1024 if found else sys.maxsize
 
 
 def _start(command: Sequence[str], folder: Path, confine: Confine | None) -> _Running:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self, get_type_hints
 
 # Counts the changes of this package that make another object of the same request.
-_FORMAT = 1
+_FORMAT = 2
 # Sources are written by hand or by a model; more than this is no source.
 REQUEST_LIMIT_BYTES = 4 * 2**20
 # What a person reads of a compiler's output; the first error comes before it in `failure`.

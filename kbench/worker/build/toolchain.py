@@ -34,6 +34,8 @@ from kbench.worker.build.request import BuildRequest
 # Where there is no GPU, candidates are built for an H100 or H200.
 DEFAULT_ARCHITECTURE = "9.0"
 _MAX_DEVICES = 64
+# One processor of /proc/cpuinfo is some 2,000 characters.
+_PROCESSOR_CHARACTERS = 8192
 # What the compilers read from the environment: a part of the identity of what they make.
 VARIABLES = (
     "CXX",
@@ -56,6 +58,7 @@ VARIABLES = (
     "SOURCE_DATE_EPOCH",
     "TORCH_NO_COMPILER_WRAPPER",
 )
+_SEARCHED = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
 # torch's writer reads these from its module and the environment, so one call at a time may set them.
 _torch_lock = threading.Lock()
 
@@ -79,13 +82,16 @@ class Toolchain:
 def current() -> Toolchain:
     """Look for the tools, once in a process; children that are forked later inherit the answer.
 
-    Starts no program and touches no GPU: the identity of a compiler is its file.
+    Starts no program and touches no GPU: a compiler's identity is its file.
     """
     cuda_home = _find_cuda_home() if torch.version.cuda else None
     architectures = device_architectures() if torch.version.cuda else ""
-    programs = [shutil.which(cpp_extension.get_cxx_compiler())]
+    files = [shutil.which(word) for word in shlex.split(cpp_extension.get_cxx_compiler())]
+    files.append(os.path.join(os.path.dirname(torch.__file__), "version.py"))
     if cuda_home:
-        programs += [str(cuda_home / part) for part in ("bin/nvcc", "bin/ptxas", "bin/cudafe++", "nvvm/bin/cicc")]
+        parts = ("bin/nvcc", "bin/ptxas", "bin/cudafe++", "nvvm/bin/cicc", "include/cuda_runtime_api.h")
+        # The last is what nvcc has compile the host's half.
+        files += [*(str(cuda_home / part) for part in parts), shutil.which("gcc")]
     facts = [
         torch.__version__,
         str(torch.version.git_version),
@@ -96,8 +102,10 @@ def current() -> Toolchain:
         str(sysconfig.get_config_var("SOABI")),
         " ".join(platform.libc_ver()),
         platform.machine(),
+        # `-march=native` means this one.
+        _processor(),
         str(cuda_home),
-        *(_file_identity(program) for program in programs),
+        *(_file_identity(file) for file in files),
         *(f"{name}={os.environ.get(name, '')}" for name in VARIABLES),
     ]
     return Toolchain(
@@ -150,6 +158,11 @@ def commands(request: BuildRequest) -> Commands:
     return Commands(**{name: tuple(shlex.split(variables.get(name, ""))) for name in ("cxx", "cflags", "ldflags", "nvcc", "cuda_cflags")})
 
 
+def searched_folders() -> list[str]:
+    """The folders of headers that whoever started kbench adds to the compilers' own."""
+    return [folder for name in _SEARCHED for folder in os.environ.get(name, "").split(os.pathsep) if os.path.isabs(folder)]
+
+
 def device_architectures() -> str:
     """The compute capabilities of this machine's GPUs in the form of TORCH_CUDA_ARCH_LIST.
 
@@ -200,11 +213,19 @@ def _find_cuda_home() -> Path | None:
     return None
 
 
-def _file_identity(program: str | None) -> str:
+def _processor() -> str:
+    """The first processor's model and features."""
+    with suppress(OSError), open("/proc/cpuinfo") as file:
+        text = file.read(_PROCESSOR_CHARACTERS).partition("\n\n")[0]
+        return " ".join(re.findall(r"^(?:model name|flags|Features|CPU part)\s*: (.*)$", text, re.MULTILINE))
+    return ""
+
+
+def _file_identity(path: str | None) -> str:
     with suppress(OSError):
-        status = os.stat(program or "")
-        return f"{os.path.realpath(program or '')} {status.st_size} {status.st_mtime_ns}"
-    return f"no {program}"
+        status = os.stat(path or "")
+        return f"{os.path.realpath(path or '')} {status.st_size} {status.st_mtime_ns}"
+    return f"no {path}"
 
 
 @contextmanager
@@ -213,18 +234,19 @@ def _torch_settings(request: BuildRequest) -> Iterator[None]:
     tools = current()
     common = getattr(cpp_extension, "COMMON_NVCC_FLAGS", [])
     with _torch_lock:
-        before = list(common), cpp_extension.CUDA_HOME, os.environ.get("TORCH_CUDA_ARCH_LIST")
+        before = list(common), cpp_extension.CUDA_HOME
+        environment = {name: os.environ.get(name) for name in ("TORCH_CUDA_ARCH_LIST", "TORCH_NO_COMPILER_WRAPPER")}
         common[:] = request.cuda_flags
         cpp_extension.CUDA_HOME = str(tools.cuda_home) if tools.cuda_home else None
         os.environ["TORCH_CUDA_ARCH_LIST"] = request.architectures or tools.architectures
+        # No ccache: its folder is not the build's to write, and the cache here is one.
+        os.environ["TORCH_NO_COMPILER_WRAPPER"] = "1"
         try:
             yield
         finally:
-            common[:], cpp_extension.CUDA_HOME, architectures = before
-            if architectures is None:
-                del os.environ["TORCH_CUDA_ARCH_LIST"]
-            else:
-                os.environ["TORCH_CUDA_ARCH_LIST"] = architectures
+            common[:], cpp_extension.CUDA_HOME = before
+            for name, value in environment.items():
+                os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
 def _call(function: Callable[..., Any], /, **arguments: Any) -> Any:

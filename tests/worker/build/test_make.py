@@ -1,16 +1,20 @@
-"""Real builds of a tiny library: kept by content, never made twice, errors where the source has them."""
+"""Real builds of tiny libraries: kept by content, never made twice, errors where the source has them."""
 
 from __future__ import annotations
 
 import ctypes
 import dataclasses
+import json
+import multiprocessing
+import os
 from pathlib import Path
 
 import pytest
 
+from kbench.worker.build import make
 from kbench.worker.build.cache import Cache
 from kbench.worker.build.make import build
-from kbench.worker.build.request import BuildRequest, Source
+from kbench.worker.build.request import BuildRequest, BuildResult, Source
 
 REQUEST = BuildRequest(
     name="tiny",
@@ -18,6 +22,10 @@ REQUEST = BuildRequest(
     extra_cflags=("-DVALUE=42",),
     is_python_module=False,
 )
+
+
+def with_text(text: str, **changes: object) -> BuildRequest:
+    return dataclasses.replace(REQUEST, sources=(Source(path="main.cpp", text=text),), **changes)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +53,7 @@ def test_another_flag_is_another_build(cache: Cache) -> None:
 
 
 def test_an_error_points_into_the_candidates_own_source_and_is_kept(cache: Cache) -> None:
-    text = '#line 1 "cpp_sources[0]"\nint first;\nint second = nothing_of_the_kind;'
-    broken = dataclasses.replace(REQUEST, sources=(Source(path="main.cpp", text=text),))
+    broken = with_text('#line 1 "cpp_sources[0]"\nint first;\nint second = nothing_of_the_kind;')
     first = build(broken, cache, jobs=1)
     again = build(broken, cache, jobs=1)
 
@@ -54,6 +61,7 @@ def test_an_error_points_into_the_candidates_own_source_and_is_kept(cache: Cache
     assert first.failure.startswith("cpp_sources[0]:2: error:")
     assert again.cached
     assert again.failure == first.failure
+    assert "nothing_of_the_kind" in again.log
 
 
 def test_a_changed_header_is_another_build(cache: Cache, tmp_path: Path) -> None:
@@ -70,9 +78,141 @@ def test_a_changed_header_is_another_build(cache: Cache, tmp_path: Path) -> None
     assert not second.cached
 
 
-def test_an_entry_without_its_marker_is_built_again(cache: Cache) -> None:
-    request = dataclasses.replace(REQUEST, extra_cflags=("-DVALUE=5",))
-    first = build(request, cache, jobs=1)
-    (Path(first.path).parent / "entry.json").unlink()
+def test_a_failure_is_forgotten_when_the_header_at_fault_is_mended(cache: Cache, tmp_path: Path) -> None:
+    header = tmp_path / "value.h"
+    header.write_text("#error not yet\n")
+    source = Source(path="main.cpp", text='#include "value.h"\nextern "C" int answer() { return VALUE; }', folder=str(tmp_path))
+    request = dataclasses.replace(REQUEST, sources=(source,), extra_cflags=(), name="mended")
+    before = build(request, cache, jobs=1)
+    header.write_text("#define VALUE 3\n")
 
-    assert not build(request, cache, jobs=1).cached
+    assert not before.ok
+    assert build(request, cache, jobs=1).ok
+
+
+def test_a_missing_header_is_not_held_against_the_source(cache: Cache, tmp_path: Path) -> None:
+    source = Source(path="main.cpp", text='#include "late.h"\n', folder=str(tmp_path))
+    request = dataclasses.replace(REQUEST, sources=(source,), name="late")
+    before = build(request, cache, jobs=1)
+    (tmp_path / "late.h").write_text("\n")
+
+    assert "late.h" in before.failure
+    assert build(request, cache, jobs=1).ok
+
+
+def test_headers_of_the_machines_own_folders_are_watched_and_need_no_full_headers(cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CPATH", str(tmp_path))
+    (tmp_path / "of_the_machine.h").write_text("#define VALUE 1\n")
+    request = with_text('#include <of_the_machine.h>\nextern "C" int answer() { return VALUE; }', extra_cflags=(), name="machine")
+    first = build(request, cache, jobs=1)
+    (tmp_path / "of_the_machine.h").write_text("#define VALUE 2\n")
+    second = build(request, cache, jobs=1)
+
+    assert first.ok, first.log
+    assert first.headers == "light"
+    assert not second.cached
+
+
+@pytest.mark.parametrize("damage", ["no marker", "half a marker", "another object"])
+def test_a_damaged_entry_is_built_again(cache: Cache, damage: str) -> None:
+    request = dataclasses.replace(REQUEST, extra_cflags=("-DVALUE=5",))
+    entry = Path(build(request, cache, jobs=1).path).parent
+    marker = entry / "entry.json"
+    if damage == "no marker":
+        marker.unlink()
+    elif damage == "half a marker":
+        marker.write_text(marker.read_text()[:40])
+    else:
+        (entry / "tiny.so").write_bytes(b"\x7fELF, but not ours")
+
+    again = build(request, cache, jobs=1)
+    assert not again.cached
+    assert ctypes.CDLL(again.path).answer() == 5
+
+
+def _build_in_a_process(root: Path, results: multiprocessing.SimpleQueue[str]) -> None:
+    result = build(dataclasses.replace(REQUEST, name="shared"), Cache(root), jobs=1)
+    results.put(json.dumps(result.to_json()))
+
+
+def test_two_processes_build_one_key_once(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    results = context.SimpleQueue()
+    processes = [context.Process(target=_build_in_a_process, args=(tmp_path, results)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    made = [BuildResult.from_json(json.loads(results.get())) for _ in processes]
+    for process in processes:
+        process.join()
+
+    assert all(result.ok for result in made)
+    assert sorted(result.cached for result in made) == [False, True]
+
+
+def _die_while_building(root: Path) -> None:
+    cache = Cache(root)
+    make.run_all = lambda *_, **__: os._exit(1)
+    build(REQUEST, cache, jobs=1)
+
+
+def test_a_killed_builder_leaves_nothing_that_hangs_the_next(tmp_path: Path) -> None:
+    process = multiprocessing.get_context("fork").Process(target=_die_while_building, args=(tmp_path,))
+    process.start()
+    process.join()
+    left = list((tmp_path / "builds" / "work").iterdir())
+
+    assert process.exitcode != 0
+    assert len(left) == 1
+    assert build(REQUEST, Cache(tmp_path), jobs=1).ok
+    assert not any((tmp_path / "builds" / "work").iterdir())
+
+
+def test_a_killed_compiler_is_no_verdict_on_the_source(tmp_path: Path) -> None:
+    compiler = tmp_path / "c++"
+    compiler.write_text("#!/bin/sh\nkill -9 $$\n")
+    compiler.chmod(0o755)
+    unit = make.Unit(
+        source=REQUEST.sources[0],
+        path=tmp_path / "a.cpp",
+        object=tmp_path / "a.o",
+        dependencies=tmp_path / "a.d",
+        commands=make.Commands(cxx=(str(compiler),), cflags=(), ldflags=()),
+    )
+    (end,) = make.run_all([make.BUILDERS["cpp"].command(unit, light=None)], folder=tmp_path, jobs=1, timeout_s=60)
+
+    assert end.is_transient
+
+
+def test_what_the_light_headers_lack_comes_from_the_full_ones(cache: Cache) -> None:
+    """The function's name is pasted together, so no reader of the text finds it."""
+    request = with_text(
+        '#include <ATen/ATen.h>\n#define PASTE(a, b) a##b\nextern "C" long answer() { return at::PASTE(on, es)({3}).numel(); }',
+        name="pasted",
+    )
+    pasted = build(request, cache, jobs=2)
+    plain = build(with_text('#include <ATen/ATen.h>\nextern "C" long answer() { return at::ones({4}).numel(); }', name="plain"), cache, jobs=2)
+
+    assert (pasted.headers, plain.headers) == ("full", "light"), (pasted.log, plain.log)
+    assert ctypes.CDLL(pasted.path).answer() == 3
+    assert ctypes.CDLL(plain.path).answer() == 4
+
+
+def test_a_full_disk_or_a_folder_that_is_none_is_no_verdict_on_the_source(tmp_path: Path) -> None:
+    (tmp_path / "builds").write_text("a file where the folder should be")
+    result = build(REQUEST, Cache(tmp_path), jobs=1)
+
+    assert not result.ok
+    assert result.transient
+
+
+def test_the_compilers_run_confined(tmp_path: Path) -> None:
+    """The callback gets the work folder of the build in the compiler's own process."""
+    seen = tmp_path / "seen"
+
+    def confine(folder: Path) -> None:
+        seen.write_text(f"{os.getpid()} {folder}")
+
+    assert build(REQUEST, Cache(tmp_path), jobs=1, confine=confine).ok
+    pid, folder = seen.read_text().split()
+    assert int(pid) != os.getpid()
+    assert Path(folder).parent == tmp_path / "builds" / "work"

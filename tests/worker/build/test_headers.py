@@ -1,0 +1,59 @@
+"""Which headers stand in for torch's all-in-one ones; the real ones of the installed torch are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from kbench.worker.build.headers import light_headers
+
+INCLUDE = Path(torch.__file__).parent / "include"
+
+
+def test_a_function_brings_its_header_and_others_do_not() -> None:
+    headers = light_headers(["at::Tensor f(at::Tensor x) { return at::softmax(x, 0); }"], INCLUDE)
+
+    assert headers is not None
+    assert "#include <ATen/ops/softmax.h>" in headers["kbench_light.h"]
+    assert "ATen/ops/sigmoid.h" not in headers["kbench_light.h"]
+
+
+def test_the_all_in_one_headers_have_stand_ins() -> None:
+    headers = light_headers([""], INCLUDE)
+
+    assert headers is not None
+    assert {"torch/extension.h", "torch/torch.h", "torch/types.h", "torch/all.h", "torch/python.h", "ATen/ATen.h"} <= set(headers)
+
+
+def test_a_variant_brings_the_function_that_it_is_declared_with() -> None:
+    headers = light_headers(["at::add_out(z, x, y)"], INCLUDE)
+
+    assert headers is not None
+    assert "#include <ATen/ops/add.h>" in headers["kbench_light.h"]
+
+
+def test_a_factory_of_torchs_own_hides_that_of_aten() -> None:
+    """`torch::empty` makes variables; `at::empty` alone would compile, and mean something else."""
+    headers = light_headers(["torch::empty({2})"], INCLUDE)
+
+    assert headers is not None
+    assert "inline at::Tensor empty(" in headers["torch/types.h"]
+    assert "inline at::Tensor ones(" not in headers["torch/types.h"]
+
+
+def test_python_is_there_for_who_names_it() -> None:
+    with_python, without = light_headers(["PYBIND11_MODULE(x, m) {}"], INCLUDE), light_headers(["int f();"], INCLUDE)
+
+    assert with_python is not None
+    assert without is not None
+    assert "torch/python.h" in with_python["torch/extension.h"]
+    assert "torch/python.h" not in without["torch/extension.h"]
+
+
+def test_the_frontend_has_no_lighter_form() -> None:
+    assert light_headers(["torch::nn::Linear layer(2, 3);"], INCLUDE) is None
+
+
+def test_a_torch_that_looks_otherwise_has_no_lighter_form(tmp_path: Path) -> None:
+    assert light_headers(["int f();"], tmp_path) is None
