@@ -41,6 +41,8 @@ DEFAULT_TOLERANCES: Mapping[str, Tolerance] = {
 }
 TOLERANCE_DTYPES = ("float64", "float32", *DEFAULT_TOLERANCES, "complex64", "complex128")
 
+# Whether a candidate must be right on inputs and weights beyond the given ones.
+DOMAINS = ("any", "as_given")
 BASELINES = ("@compile", "@compile-max-autotune", "@cudagraph")
 
 
@@ -53,6 +55,7 @@ class TaskSettings:
     trials: int = 5
     timeout_s: float = 300.0
     allow_nan: bool = False
+    domain: str = "any"
     tolerances: Mapping[str, Tolerance] = field(default_factory=lambda: dict(DEFAULT_TOLERANCES))
     precision: float = 0.01
     budget_s: float = 2.0
@@ -231,6 +234,17 @@ def _flag(value: object) -> bool:
     return value
 
 
+def _word(*known: str) -> Callable[[object], str]:
+    """Make a parser of one word out of `known`."""
+
+    def parse(value: object) -> str:
+        if not isinstance(value, str) or value not in known:
+            raise ValueError(value)
+        return value
+
+    return parse
+
+
 def _words(*known: str) -> Callable[[object], tuple[str, ...]]:
     """Make a parser of lists of words, all among `known` where that is not empty."""
 
@@ -292,6 +306,12 @@ SETTINGS: Mapping[str, Setting] = {
         hint="the default is `300`; a week is the most",
     ),
     "allow_nan": Setting(section="verify", must="true or false", parse=_flag),
+    "domain": Setting(
+        section="verify",
+        must=f"one of {', '.join(f'`{name}`' for name in DOMAINS)}",
+        parse=_word(*DOMAINS),
+        hint="`as_given` where only inputs like those of get_inputs are meant: no variants are tried",
+    ),
     "tolerances": Setting(
         section="verify",
         must="a table of tolerances by dtype",

@@ -79,3 +79,9 @@ def test_a_table_for_a_task_that_is_not_there_is_refused() -> None:
     with pytest.raises(UsageError, match=r"names no task") as caught:
         config.require_known_tasks(["cvae"])
     assert "cvae" in caught.value.hint
+
+
+def test_a_domain_is_one_of_those_known() -> None:
+    assert parse_config('[tasks.x]\ndomain = "as_given"', Path("kbench.toml")).settings_for("x", {}).domain == "as_given"
+    with pytest.raises(UsageError, match=r"`tasks\.x\.domain` is `given`; it must be one of `any`, `as_given`"):
+        parse_config('[tasks.x]\ndomain = "given"', Path("kbench.toml"))

@@ -68,7 +68,7 @@ def judge_all(chosen: dict[str, tuple[Path, dict[str, Any]]], cache: Path) -> di
         candidate: Candidate = found.candidates[0]
         device = "cuda:0" if is_cuda(name) else "cpu"
         timeout_s = SHORT_TIMEOUT_S if "timeout" in expected.get("reason", ()) else TIMEOUT_S
-        settings = Config(verify={"timeout_s": timeout_s}).settings_for("scenario", {})
+        settings = Config(verify={"timeout_s": timeout_s}).settings_for("scenario", expected.get("settings", {}))
         jobs.append(Job(task=task, candidate=candidate, device=device, settings=settings, cases=task.cases))
 
     async def run() -> None:

@@ -672,6 +672,7 @@ def _opening(engine: LocalEngine, job: Job, threads: int) -> dict[str, Any]:
         "seed": engine.options.seed,
         "trials": settings.trials,
         "threads": threads,
+        "beyond_inputs": settings.domain == "any",
         "tolerance": {
             "by_dtype": {name: [pair.atol, pair.rtol] for name, pair in settings.tolerances.items()},
             "default": [settings.atol, settings.rtol],

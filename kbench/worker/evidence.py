@@ -47,7 +47,8 @@ class Evidence:
 
     `tree`, `generators`, `state_changed`, `globals_changed` and `cuda_error` are claims of the
     candidate's process. `actual` are copies that the judge took of its own memory, None where the
-    candidate gave nothing that fits. `written_outside` names where memory around inputs and outputs changed.
+    candidate gave nothing that fits. With `is_variant` the absolute tolerance grows with the output, too.
+    `written_outside` names where memory around inputs and outputs changed.
     """
 
     expected: list[Leaf]
@@ -56,6 +57,7 @@ class Evidence:
     actual: list[torch.Tensor | None]
     tolerance: Tolerance
     oracle: Oracle
+    is_variant: bool = False
     inputs_changed: list[str] = field(default_factory=list)
     written_outside: list[str] = field(default_factory=list)
     expected_generators: Mapping[str, str] = field(default_factory=dict)

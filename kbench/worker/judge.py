@@ -37,6 +37,7 @@ class Opening:
     tolerance: Tolerance
     cases: tuple[Case, ...]
     threads: int
+    beyond_inputs: bool
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> Opening:
@@ -155,7 +156,10 @@ class Judge:
         if case.name not in self._cases:
             self.tell(f"reference {case.name}")
             try:
-                self._cases[case.name] = CaseReference(self._task(), case, trials=self.opening.trials, tolerance=self.opening.tolerance)
+                opening = self.opening
+                self._cases[case.name] = CaseReference(
+                    self._task(), case, trials=opening.trials, tolerance=opening.tolerance, beyond_inputs=opening.beyond_inputs
+                )
             except ReferenceFault as error:
                 self._cases[case.name] = error
         found = self._cases[case.name]

@@ -7,14 +7,14 @@ import copy
 import inspect
 import pickle
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from kbench.records import Case
-from kbench.worker import tensors
+from kbench.worker import tensors, variants
 from kbench.worker.candidate import describe_output, load_module, state_of
 from kbench.worker.checks.values import difference, rms
 from kbench.worker.evidence import Leaf, Tolerance
@@ -25,6 +25,10 @@ from kbench.worker.seeding import derive_seed, generator_state, seed_everything
 _CACHE_BYTES = {"cpu": 2 * 2**30, "cuda": 16 * 2**30}
 # The reference is run against itself on so many trials: state that builds up shows from the second on.
 _SELF_CHECK_TRIALS = 2
+# Of the tolerance: what the reference may err by on a variant, and what rounding of its inputs may move it by.
+_SOUND_SHARE, _STEADY_SHARE = 0.1, 0.5
+# What a CPU computes in about a second, as a rule.
+_SCREENED_ELEMENTS = 2**24
 
 
 class ReferenceFault(Exception):
@@ -45,6 +49,9 @@ class Trial:
     state_changed: bool
     draws: bool
     oracle: Float64Oracle
+    variant: str = ""
+    weights: list[tuple[str, torch.Tensor]] | None = None
+    sound: bool | None = None
 
 
 class Reference:
@@ -83,6 +90,20 @@ class Reference:
             raise ReferenceFault(f"Model(...) raised {_said(error)}") from error
         return model
 
+    def survives_on_cpu(self, case: Case, init: list[Any], args: list[Any], weights: list[tuple[str, torch.Tensor]] | None) -> bool:
+        """Whether a forward on these arguments raises nothing on a CPU."""
+        cpu = torch.device("cpu")
+        seed_everything(self.seed(case.name, "init"))
+        try:
+            model = self.module.Model(*copy.deepcopy(init))
+            with torch.no_grad():
+                for (_, tensor), (_, given) in zip(state_of(model), weights or [], strict=False):
+                    tensor.copy_(given)
+                model(*_to_device(tensors.clone(args), cpu))
+        except Exception:  # noqa: BLE001 - whatever it is, it may be worse on a GPU
+            return False
+        return True
+
     def inputs(self, case: Case, *labels: object) -> list[Any]:
         """Fresh inputs of a case on the judge's device, dtypes as they were made."""
         seed_everything(self.seed(case.name, "inputs", *labels))
@@ -95,11 +116,12 @@ class Reference:
 class CaseReference:
     """One case of a reference: its weights, and its trials in order."""
 
-    def __init__(self, reference: Reference, case: Case, *, trials: int, tolerance: Tolerance) -> None:
+    def __init__(self, reference: Reference, case: Case, *, trials: int, tolerance: Tolerance, beyond_inputs: bool = True) -> None:
         self.reference = reference
         self.case = case
         self.trial_count = trials
         self.tolerance = tolerance
+        self.beyond_inputs = beyond_inputs
         self.init = reference.init_args(case)
         self.init_spec = _pickled(self.init)
         self.init_seed = reference.seed(case.name, "init")
@@ -109,33 +131,136 @@ class CaseReference:
         self.stateful = False
         # Sets of inputs for the clock, made when first timed: timing/pairs.py.
         self.pool: list[list[Any]] | None = None
-        self._cached: list[Trial] | None = None
+        self._kept: dict[str, list[Trial]] = {}
+        self._asserts: bool | None = None
         self._self_check()
 
     def trials(self) -> Iterator[Trial]:
         """Every trial in order, as one instance of the reference meets them."""
-        if self._cached is not None:
-            yield from self._cached
+        return self._remembered("trials", self._make_trials)
+
+    def variants(self) -> Iterator[Trial]:
+        """Trials beyond the given inputs, that with other weights last; none where the reference keeps state.
+
+        Who fails one is held against `is_sound` first.
+        """
+        return self._remembered("variants", self._make_variants)
+
+    def _remembered(self, name: str, make: Callable[[], Iterator[Trial]]) -> Iterator[Trial]:
+        """What `make` gives, kept for the next candidate unless it is too large."""
+        if name in self._kept:
+            yield from self._kept[name]
             return
-        model = self.reference.construct(self.case, self.init)
         kept: list[Trial] | None = []
         n_bytes = 0
-        for index in range(self.trial_count):
-            trial = self._run(model, index)
+        for trial in make():
             n_bytes += _bytes_of(trial)
             if n_bytes > _CACHE_BYTES[self.reference.device.type]:
                 kept = None
             if kept is not None:
                 kept.append(trial)
             yield trial
-        self._cached = kept
+        if kept is not None:
+            self._kept[name] = kept
+
+    def _make_trials(self) -> Iterator[Trial]:
+        model = self.reference.construct(self.case, self.init)
+        for index in range(self.trial_count):
+            yield self._run(model, index, self.reference.inputs(self.case, index))
+
+    def _make_variants(self) -> Iterator[Trial]:
+        if self.stateful:
+            return
+        for name, ways in variants.INPUTS.items():
+            for change in ways:
+                args = self.reference.inputs(self.case, name)
+                seed_everything(self.reference.seed(self.case.name, "variant", name))
+                trial = self._try_variant(name, variants.changed(args, change), None)
+                if trial is not None:
+                    yield trial
+                    break
+        weights = self._other_weights()
+        trial = self._try_variant(variants.WEIGHTS, self.reference.inputs(self.case, variants.WEIGHTS), weights) if weights else None
+        if trial is not None:
+            yield trial
+
+    def _other_weights(self) -> list[tuple[str, torch.Tensor]]:
+        """Other weights, by name in order; empty where none would differ."""
+        model = self.reference.construct(self.case, self.init)
+        parameters = set(dict(model.named_parameters())) if isinstance(model, torch.nn.Module) else set()
+        seed_everything(self.reference.seed(self.case.name, variants.WEIGHTS))
+        made = [(name, variants.changed_weight(tensor, is_parameter=name in parameters).clone()) for name, tensor in state_of(model)]
+        is_other = any(not torch.equal(old, new) for (_, old), (_, new) in zip(self.weights, made, strict=True))
+        return made if is_other else []
+
+    def _try_variant(self, name: str, args: list[Any], weights: list[tuple[str, torch.Tensor]] | None) -> Trial | None:
+        """Run the reference on a variant; None where it raises, or gives anything but finite values."""
+        if not self._is_harmless(args, weights):
+            return None
+        try:
+            trial = self._run(self._model_with(weights), self.trial_count, args, weights=weights)
+        except ReferenceFault:
+            return None
+        trial.variant = name
+        floats = [leaf.tensor for leaf in trial.expected if leaf.tensor is not None and (leaf.tensor.is_floating_point() or leaf.tensor.is_complex())]
+        return trial if all(bool(torch.isfinite(tensor).all()) for tensor in floats) else None
+
+    def _model_with(self, weights: list[tuple[str, torch.Tensor]] | None) -> Any:
+        model = self.reference.construct(self.case, self.init)
+        if weights is not None:
+            with torch.no_grad():
+                for (_, tensor), (_, given) in zip(state_of(model), weights, strict=True):
+                    tensor.copy_(given)
+        return model
+
+    def _is_harmless(self, args: list[Any], weights: list[tuple[str, torch.Tensor]] | None) -> bool:
+        """Whether a variant can be run on a GPU: there, what raises on a CPU may end the judge.
+
+        What may do so is tried on a CPU first, or left alone where that would take long.
+        """
+        if self.reference.device.type != "cuda":
+            return True
+        if self._asserts is None:
+            with variants.AssertingCalls() as calls:
+                first = next(iter(self.trials()))
+                self._forward(self._model_with(None), tensors.clone(first.args), first.seed)
+            self._asserts = calls.found
+        if not self._asserts:
+            return True
+        given = [*tensors.tensors_in(args), *(tensor for _, tensor in self.weights)]
+        return sum(tensor.numel() for tensor in given) <= _SCREENED_ELEMENTS and self.reference.survives_on_cpu(self.case, self.init, args, weights)
+
+    def is_sound(self, trial: Trial) -> bool:
+        """Whether a variant tells right from wrong.
+
+        It does where the reference repeats itself, is near to its own float64 run, and moves within tolerance
+        when its inputs move by what float32 rounds; elsewhere (ties, cancellation, chaos) an honest candidate may differ.
+        """
+        if trial.sound is None:
+            try:
+                trial.sound = self._find_sound(trial)
+            except ReferenceFault:
+                trial.sound = False
+        return trial.sound
+
+    def _find_sound(self, trial: Trial) -> bool:
+        again = self._forward(self._model_with(trial.weights), tensors.clone(trial.args), trial.seed)[1]
+        if not self._agree(again, trial.expected, share=_SOUND_SHARE):
+            return False
+        truths = trial.oracle.outputs()
+        wide = [] if truths is None else [replace(leaf, tensor=truth) for leaf, truth in zip(trial.expected, truths, strict=True)]
+        for leaf, truth in zip(trial.expected, wide, strict=False):
+            if truth.tensor is not None and leaf.tensor is not None and not self._is_near(truth, leaf, share=_SOUND_SHARE):
+                return False
+        seed_everything(trial.seed)
+        moved = self._forward(self._model_with(trial.weights), variants.nudged(tensors.clone(trial.args)), trial.seed)[1]
+        return self._agree(moved, trial.expected, share=_STEADY_SHARE)
 
     def expected_of(self, model: Any, args: list[Any], seed: int) -> list[Leaf]:
         """What `model` returns for private copies of `args` under `seed`."""
         return self._forward(model, tensors.clone(args), seed)[1]
 
-    def _run(self, model: Any, index: int) -> Trial:
-        args = self.reference.inputs(self.case, index)
+    def _run(self, model: Any, index: int, args: list[Any], *, weights: list[tuple[str, torch.Tensor]] | None = None) -> Trial:
         seed = self.reference.seed(self.case.name, "forward", index)
         given = tensors.clone(args)
         versions = [tensor._version for _, tensor in state_of(model)]
@@ -152,7 +277,8 @@ class CaseReference:
             changed_inputs={i for i, (a, b) in enumerate(zip(tensors.tensors_in(args), tensors.tensors_in(given), strict=True)) if not _same_bits(a, b)},
             state_changed=versions != [tensor._version for _, tensor in state_of(model)],
             draws=generators != untouched,
-            oracle=self._oracle(args, seed, draws=generators != untouched),
+            oracle=self._oracle(args, seed, draws=generators != untouched, weights=weights),
+            weights=weights,
         )
 
     def _forward(self, model: Any, args: list[Any], seed: int) -> tuple[tensors.Spec, list[Leaf], dict[str, str]]:
@@ -177,13 +303,13 @@ class CaseReference:
             raise ReferenceFault("Model.forward returned nothing to compare")
         return tree, expected, generators
 
-    def _oracle(self, args: list[Any], seed: int, *, draws: bool) -> Float64Oracle:
+    def _oracle(self, args: list[Any], seed: int, *, draws: bool, weights: list[tuple[str, torch.Tensor]] | None) -> Float64Oracle:
         """An oracle for one trial; it starts from a fresh model, so there is none for a stateful reference."""
 
         def run(convert: Callable[[torch.Tensor], torch.Tensor]) -> Any:
             if self.stateful:
                 raise ReferenceFault("a stateful reference has no oracle")
-            model = self.reference.construct(self.case, self.init)
+            model = self._model_with(weights)
             if isinstance(model, torch.nn.Module) and convert is widen:
                 model.double()
             seed_everything(seed)
@@ -245,7 +371,8 @@ class CaseReference:
             raise ReferenceFault("the reference gives one and the same output for other inputs: a constant would pass")
         self.warnings.append("get_inputs gives the same inputs for every seed: a constant would pass")
 
-    def _agree(self, actual: list[Leaf], expected: list[Leaf]) -> bool:
+    def _agree(self, actual: list[Leaf], expected: list[Leaf], *, share: float = 1.0) -> bool:
+        """Whether two runs agree within `share` of the tolerance."""
         if len(actual) != len(expected):
             return False
         for a, e in zip(actual, expected, strict=True):
@@ -255,12 +382,20 @@ class CaseReference:
             elif a.tensor.shape != e.tensor.shape or a.tensor.dtype != e.tensor.dtype:
                 return False
             elif e.tensor.is_floating_point() or e.tensor.is_complex():
-                atol, rtol = self.tolerance.of(e.spec["dtype"])
-                if difference(a.tensor, e.tensor, atol * min(1.0, rms(e.tensor)), rtol).outside:
+                if not self._is_near(a, e, share=share):
                     return False
             elif not torch.equal(a.tensor, e.tensor):
                 return False
         return True
+
+    def _is_near(self, actual: Leaf, expected: Leaf, *, share: float) -> bool:
+        assert actual.tensor is not None
+        assert expected.tensor is not None
+        atol, rtol = self.tolerance.of(expected.spec["dtype"])
+        size = rms(expected.tensor)
+        # A share is asked for of variants, whose tolerance grows with the output.
+        size = min(1.0, size) if share == 1.0 else size
+        return not difference(actual.tensor, expected.tensor, share * atol * size, share * rtol).outside
 
 
 def rms_of(leaf: Leaf) -> float:

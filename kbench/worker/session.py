@@ -7,13 +7,14 @@ import secrets
 import socket
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from kbench.protocol import Channel, Closed, Message, ProtocolError
 from kbench.records import CaseVerdict, CheckResult, Reason, Status, exploit
-from kbench.worker import memory, tensors
+from kbench.worker import memory, tensors, variants
 from kbench.worker.checks import CHECKS, REASONS
 from kbench.worker.evidence import Evidence
 from kbench.worker.reference import CaseReference, Trial
@@ -108,6 +109,8 @@ class CaseSession:
         self.arenas: dict[str, memory.Arena] = {}
         self.weights_problem = ""
         self.notes: list[str] = []
+        self._manifest: list[tuple[str, str, list[int]]] = []
+        self._variant = ""
         self._random = random.Random(secrets.randbits(64))  # noqa: S311 - addresses, not keys
 
     def arena(self, name: str, n_bytes: int) -> memory.Arena:
@@ -136,17 +139,23 @@ class CaseSession:
     def construct(self) -> None:
         """Have the peer build its model from the reference's seed, and give it the reference's weights."""
         answer = self.peer.ask(self._stage("construct"), "construct", init=self.reference.init_spec, seed=self.reference.init_seed)
-        self._give_weights(_manifest(answer.get("manifest")))
-
-    def _give_weights(self, manifest: list[tuple[str, str, list[int]]]) -> None:
-        own = self.reference.weights
-        matched, how = match_weights([(n, tensors.dtype_name(t.dtype), list(t.shape)) for n, t in own], manifest)
+        self._manifest = _manifest(answer.get("manifest"))
+        matched, how = self._match(self.reference.weights)
         if how == "unmatched":
-            theirs = ", ".join(f"{name} {shape}" for name, _, shape in manifest) or "none"
-            ours = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in own) or "none"
+            theirs = ", ".join(f"{name} {shape}" for name, _, shape in self._manifest) or "none"
+            ours = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in self.reference.weights) or "none"
             self.weights_problem = f"weights cannot be matched: the reference has {ours}; the candidate has {theirs}"
+        differed = self._give_weights(self.reference.weights, matched)
+        if differed:
+            self.notes.append(f"weights copied from the reference, matched by {how}: {', '.join(differed)}")
+
+    def _match(self, own: list[tuple[str, torch.Tensor]]) -> tuple[dict[str, str], str]:
+        return match_weights([(name, tensors.dtype_name(tensor.dtype), list(tensor.shape)) for name, tensor in own], self._manifest)
+
+    def _give_weights(self, own: list[tuple[str, torch.Tensor]], matched: dict[str, str]) -> list[str]:
+        """Have the peer take over the weights that are matched; the first names of those that were others."""
         if not matched:
-            return
+            return []
         layout = tensors.Layout()
         by_name = dict(own)
         specs = {mine: tensors.describe(by_name[mine].contiguous(), place=layout.place) for mine in matched}
@@ -155,9 +164,7 @@ class CaseSession:
             tensors.view_of(arena.memory, spec).copy_(by_name[mine])
         _settle(self.device)
         answer = self.peer.ask(self._stage("weights"), "weights", map=[[theirs, specs[mine]] for mine, theirs in matched.items()])
-        differed = [str(name)[:80] for name in answer.get("differed", [])][:8]
-        if differed:
-            self.notes.append(f"weights copied from the reference, matched by {how}: {', '.join(differed)}")
+        return [name[:80] for name in _texts(answer.get("differed"))][:8]
 
     def verify(self) -> CaseVerdict:
         """Every trial of the case, until one fails."""
@@ -176,7 +183,43 @@ class CaseSession:
             if failure is not None:
                 return self._verdict(failure, checks, notes, errors, done)
             last = [*last[-1:], trial]
-        return self._verdict(self._repeat(last, checks), checks, notes, errors, done)
+        failure = self._repeat(last, checks) or self._try_variants(checks, notes)
+        return self._verdict(failure, checks, notes, errors, done)
+
+    def _try_variants(self, checks: dict[str, CheckResult], notes: list[str]) -> CheckResult | None:
+        """Try inputs and weights beyond the given ones; a failure names the variant.
+
+        Where the reference itself is not to be relied upon there, what the candidate gives does not count.
+        """
+        started = time.monotonic()
+        tried = []
+        for trial in () if self.baseline or not self.reference.beyond_inputs else self.reference.variants():
+            if trial.weights is not None:
+                matched, how = self._match(trial.weights)
+                if how == "unmatched":
+                    continue
+                self._give_weights(trial.weights, matched)
+            self._variant = trial.variant
+            found = problem = None
+            try:
+                found = _run_checks(self.evidence(trial), {}, skipped=self._skipped(trial))
+            except CandidateFault as fault:
+                problem = fault
+            if (found or problem) and not self.reference.is_sound(trial):
+                notes.append(f"variant `{trial.variant}` left out: the reference is not steady there")
+                continue
+            if problem is not None:
+                raise problem
+            if found is not None:
+                meaning = variants.MEANING[trial.variant]
+                words = f'variant `{trial.variant}` ({meaning}): {found.detail}; `domain = "as_given"` for the task leaves variants out'
+                checks[found.name] = replace(found, detail=words)
+                return checks[found.name]
+            tried.append(trial.variant)
+        self._variant = ""
+        if tried:
+            checks["variants"] = CheckResult(name="variants", status=Status.PASS, detail=", ".join(tried), seconds=time.monotonic() - started)
+        return None
 
     def _repeat(self, trials: list[Trial], checks: dict[str, CheckResult]) -> CheckResult | None:
         """Make the calls of two trials again and again, in turn and at one address.
@@ -306,6 +349,7 @@ class CaseSession:
             tree=tree,
             actual=actual,
             tolerance=self.reference.tolerance,
+            is_variant=bool(trial.variant),
             oracle=trial.oracle,
             inputs_changed=changed,
             written_outside=[*outside, *(f"past the end of output tensor {index}" for index in _texts(answer.get("past_end")))],
@@ -319,6 +363,7 @@ class CaseSession:
 
     def _stage(self, name: str) -> str:
         case = self.reference.case.name
+        name = f"{name} of variant {self._variant}" if self._variant else name
         return name if case == "default" else f"{name} (case {case})"
 
 

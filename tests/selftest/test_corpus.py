@@ -15,9 +15,6 @@ from kbench.selftest.expectations import Assessment, Entry, Expectation, assess,
 CORPUS = {entry.candidate.label: entry for entry in discover_corpus()}
 # Not defended against yet; `kbench selftest` shows them as missed, and so does the README.
 KNOWN_MISSES = {
-    "gated/sem_skips_zero_branch": "needs randomised parameters",
-    "positive/sem_identity_copy": "needs inputs beyond those of get_inputs",
-    "silu/sem_range_limited": "needs inputs beyond those of get_inputs",
     "row_sum/bug_data_race": "shows by chance only: one thread each while candidates are verified side by side",
 }
 # What only the clock can tell is left to `kbench selftest` on a quiet machine.
