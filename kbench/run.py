@@ -113,6 +113,8 @@ class _Session(Events):
         """Run the selection; an interrupt cancels it, and every process is ended before it returns."""
         options = Options(
             jobs=self._request.jobs or max(1, len(os.sched_getaffinity(0)) if not self._timed else 1),
+            # A GPU's memory is one candidate's at a time, unless it is asked otherwise.
+            gpu_jobs=self._request.jobs or 1,
             seed=self._seed,
             cache=cache_folder(),
             repeat=self._request.repeat,
@@ -200,6 +202,7 @@ class _Session(Events):
             cases=cases,
             timed=timed if self._timed else (),
             skip=skip,
+            movable=not skip and device.startswith("cuda") and self._request.device in ("auto", "cuda"),
         )
 
     def _baseline_jobs(self, task: Task, device: str) -> Iterable[Job]:

@@ -17,19 +17,22 @@ _LEASES = Path("/tmp/kbench-leases")
 
 
 class Gate:
-    """Shared for building and verifying, exclusive for timing; who waits to time goes before who comes later."""
+    """Shared for building and verifying, exclusive for timing; who waits to time goes before who comes later.
+
+    Timings on several GPUs go side by side, one on each; one on the CPU is alone.
+    """
 
     def __init__(self) -> None:
         self._condition = asyncio.Condition()
         self._shared = 0
-        self._exclusive = False
+        self._timing: set[str] = set()
         self._waiting = 0
 
     @contextlib.asynccontextmanager
     async def shared(self) -> AsyncIterator[None]:
         """Work beside others."""
         async with self._condition:
-            await self._condition.wait_for(lambda: not self._exclusive and not self._waiting)
+            await self._condition.wait_for(lambda: not self._timing and not self._waiting)
             self._shared += 1
         try:
             yield
@@ -39,21 +42,26 @@ class Gate:
                 self._condition.notify_all()
 
     @contextlib.asynccontextmanager
-    async def exclusive(self) -> AsyncIterator[None]:
-        """Work alone."""
+    async def exclusive(self, device: str = "cpu") -> AsyncIterator[None]:
+        """Have a device alone (`cpu`, `cuda:0`, …), and nobody building or verifying anywhere."""
         async with self._condition:
             self._waiting += 1
             try:
-                await self._condition.wait_for(lambda: not self._exclusive and not self._shared)
-                self._exclusive = True
+                await self._condition.wait_for(lambda: not self._shared and self._is_free(device))
+                self._timing.add(device)
             finally:
                 self._waiting -= 1
+                # Who gave up waiting kept others from going on.
+                self._condition.notify_all()
         try:
             yield
         finally:
             async with self._condition:
-                self._exclusive = False
+                self._timing.discard(device)
                 self._condition.notify_all()
+
+    def _is_free(self, device: str) -> bool:
+        return not self._timing or (device != "cpu" and not self._timing & {"cpu", device})
 
 
 class Lease:

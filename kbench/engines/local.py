@@ -11,14 +11,14 @@ import contextlib
 import dataclasses
 import os
 import time
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kbench.config import TaskSettings
 from kbench.engines.gate import Gate, Lease
+from kbench.engines.queue import ANY_GPU, CPU, Bucket, Queue, pool_of
 from kbench.errors import MachineError
 from kbench.protocol import Closed, Message, ProtocolError
 from kbench.records import (
@@ -44,6 +44,8 @@ _JUDGE_GRACE_S = 60.0
 _LAST_WORDS_S = 2.0
 # A candidate that has hung up is, as a rule, about to end.
 _GONE_S = 0.5
+# A GPU's context takes a fraction of a second; what takes longer is not waited for.
+_READY_S = 30.0
 # Host memory of a candidate's process tree; a share of the machine, so that the judge survives it.
 _MEMORY_SHARE = 0.7
 _MAX_PROCESSES = 256
@@ -53,7 +55,10 @@ _MAX_TASKS = 2048 + 16 * (os.cpu_count() or 1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One candidate to judge on one device (`cpu` or `cuda:N`); `timed` names the cases to time."""
+    """One candidate to judge on one device (`cpu` or `cuda:N`); `timed` names the cases to time.
+
+    A `movable` one may run on any GPU that is like its own.
+    """
 
     task: Task
     candidate: Candidate
@@ -62,6 +67,7 @@ class Job:
     cases: tuple[Case, ...]
     timed: tuple[str, ...] = ()
     skip: str = ""
+    movable: bool = False
 
     @property
     def key(self) -> tuple[str, str]:
@@ -80,7 +86,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to run: `jobs` lanes, the root seed, the folder of the build cache, the sandbox's mode.
+    """How to run: `jobs` lanes on the CPU and `gpu_jobs` on each GPU, the root seed, the folder of the build cache, the sandbox's mode.
 
     `hidden` is what no candidate may read, `memory_bytes` what a candidate and all that it starts may use;
     `warm_s` is how long a process with torch imported may wait for the next command.
@@ -89,6 +95,7 @@ class Options:
     jobs: int
     seed: int
     cache: Path
+    gpu_jobs: int = 1
     repeat: int | None = None
     energy: bool = False
     hidden: tuple[Path, ...] = ()
@@ -117,7 +124,10 @@ class LocalEngine:
         self._events = events
         self._zygote = Zygote(warm_s=options.warm_s)
         self._gate = Gate()
-        self._builds = asyncio.Semaphore(max(1, options.cores))
+        self._compiling = asyncio.Semaphore(max(1, options.cores))
+        self._builds: dict[tuple[str, str], asyncio.Task[Message]] = {}
+        # Processes of candidates that come next, with their GPU contexts.
+        self.prefetched: dict[tuple[str, str], CandidateProcess] = {}
         self._leases: dict[str, Lease] = {}
         self._stop = False
         self.facts: dict[str, Any] = {}
@@ -173,14 +183,34 @@ class LocalEngine:
 
     async def run(self, jobs: Sequence[Job]) -> None:
         """Run every job; results go to the events as they come."""
-        queue = _Queue(jobs)
+        queue = Queue(jobs)
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(min(self._options.jobs, max(len(jobs), 1))):
-                    group.create_task(_Lane(self, queue).run())
+                for place in self.places(queue.pools()):
+                    group.create_task(_Lane(self, queue, place).run())
         except BaseExceptionGroup as errors:
             # The others were cancelled because of the first.
             raise errors.exceptions[0] from None
+        finally:
+            for task in self._builds.values():
+                task.cancel()
+            for process in self.prefetched.values():
+                process.drop()
+
+    def places(self, pools: Mapping[str, int]) -> list[str]:
+        """One place for each lane: some on the CPU, some on each GPU, no more than there are jobs for."""
+        lanes = [CPU] * min(self._options.jobs, pools.get(CPU, 0))
+        alike = self._alike() if pools.get(ANY_GPU) else []
+        movable = pools.get(ANY_GPU, 0)
+        for place in dict.fromkeys([*(pool for pool in pools if pool not in (CPU, ANY_GPU)), *alike]):
+            count = pools.get(place, 0) + (movable if place in alike else 0)
+            lanes += [place] * min(self._options.gpu_jobs, count)
+        return lanes
+
+    def _alike(self) -> list[str]:
+        """The GPUs that are like the first: only among them is it all the same where a candidate runs."""
+        kinds = [(gpu["name"], gpu.get("memory_bytes")) for gpu in self.facts["gpus"]]
+        return [f"cuda:{index}" for index, kind in enumerate(kinds) if kind == kinds[0]]
 
     # What lanes use.
 
@@ -219,7 +249,7 @@ class LocalEngine:
     @contextlib.asynccontextmanager
     async def alone(self, device: str) -> Any:
         """Hold a device for timing."""
-        async with self._gate.exclusive(), self._lease(device).hold(alone=True):
+        async with self._gate.exclusive(device), self._lease(device).hold(alone=True):
             yield
 
     def _lease(self, device: str) -> Lease:
@@ -228,9 +258,32 @@ class LocalEngine:
             self._leases[name] = Lease(name)
         return self._leases[name]
 
-    async def build(self, job: Job) -> Message:
+    def build_ahead(self, job: Job) -> None:
+        """Begin to build what a job needs, unless that is under way."""
+        key = (job.candidate.label, pool_of(job))
+        if builds(job) and key not in self._builds:
+            self._builds[key] = asyncio.create_task(self._timed_build(job))
+
+    async def built(self, job: Job) -> Message:
+        """Wait for the build of a job, and forget it; empty where it builds nothing."""
+        self.build_ahead(job)
+        key = (job.candidate.label, pool_of(job))
+        task = self._builds.get(key)
+        if task is None:
+            return {}
+        try:
+            return await task
+        finally:
+            self._builds.pop(key, None)
+
+    async def _timed_build(self, job: Job) -> Message:
+        started = time.monotonic()
+        answer = await self._build(job)
+        return {**answer, "build_s": time.monotonic() - started}
+
+    async def _build(self, job: Job) -> Message:
         """Load a candidate where there is no GPU, so that what it builds is in the cache; its answer."""
-        async with self._builds, self._gate.shared(), self._lease("cpu").hold(alone=False):
+        async with self._compiling, self._gate.shared(), self._lease("cpu").hold(alone=False):
             self._events.stage(job.candidate.label, "build")
             process = CandidateProcess(self, job.candidate, device="cpu", threads=1, hide_gpu=True)
             channel = process.open()
@@ -250,60 +303,37 @@ class LocalEngine:
         return await channel.receive()
 
 
-class _Queue:
-    """Jobs by key, in order; a lane stays with the key that its judge serves."""
-
-    def __init__(self, jobs: Sequence[Job]) -> None:
-        self._jobs: dict[tuple[str, str], deque[Job]] = {}
-        for job in jobs:
-            self._jobs.setdefault(job.key, deque()).append(job)
-        self._served: dict[tuple[str, str], int] = {}
-
-    def take(self, key: tuple[str, str] | None) -> Job | None:
-        """The next job for a lane whose judge serves `key`; else of the key that fewest lanes serve."""
-        if key is not None and self._jobs.get(key):
-            return self._jobs[key].popleft()
-        if key is not None:
-            self._served[key] = self._served.get(key, 1) - 1
-        waiting = [other for other, jobs in self._jobs.items() if jobs]
-        if not waiting:
-            return None
-        chosen = min(waiting, key=lambda other: self._served.get(other, 0))
-        self._served[chosen] = self._served.get(chosen, 0) + 1
-        return self._jobs[chosen].popleft()
-
-    def upcoming(self, key: tuple[str, str], count: int) -> Iterator[Job]:
-        """The next jobs of a key, without taking them."""
-        return iter(list(self._jobs.get(key, ()))[:count])
-
-
 class _Lane:
-    """One judge at a time, and the jobs it judges."""
+    """One judge at a time, and the jobs it judges, in one place."""
 
-    def __init__(self, engine: LocalEngine, queue: _Queue) -> None:
+    def __init__(self, engine: LocalEngine, queue: Queue, place: str) -> None:
         self._engine = engine
         self._queue = queue
+        self._place = place
+        self._bucket: Bucket | None = None
         self._judge: JudgeProcess | None = None
-        self._ahead: dict[str, asyncio.Task[Message]] = {}
 
     async def run(self) -> None:
         """Take jobs until there are none."""
-        job = self._queue.take(None)
         try:
-            while job is not None and not self._engine.stopped:
+            while not self._engine.stopped and (taken := self._queue.take(self._place, self._bucket)) is not None:
+                job, self._bucket = taken
                 self._engine.done(await self._run_job(job))
-                job = self._queue.take(job.key)
         finally:
-            for task in self._ahead.values():
-                task.cancel()
             await self._close_judge()
+
+    def _upcoming(self) -> list[Job]:
+        assert self._bucket is not None
+        return self._queue.upcoming(self._place, self._bucket, _AHEAD)
 
     async def _run_job(self, job: Job) -> Result:
         started = time.monotonic()
         early = _decided_without_running(job)
         if early is not None:
             return Result(job=job, verdict=early)
-        build = await self._built(job)
+        for upcoming in (job, *self._upcoming()):
+            self._engine.build_ahead(upcoming)
+        build = await self._engine.built(job)
         if (verdict := _build_verdict(job, build)) is not None:
             return Result(job=job, verdict=dataclasses.replace(verdict, seconds=time.monotonic() - started))
         result = await self._judge_job(job)
@@ -316,26 +346,8 @@ class _Lane:
         )
         return dataclasses.replace(result, verdict=verdict)
 
-    async def _built(self, job: Job) -> Message:
-        for upcoming in (job, *self._queue.upcoming(job.key, _AHEAD)):
-            label = upcoming.candidate.label
-            if builds(upcoming) and label not in self._ahead:
-                self._ahead[label] = asyncio.create_task(self._timed_build(upcoming))
-        task = self._ahead.get(job.candidate.label)
-        if task is None:
-            return {}
-        try:
-            return await task
-        finally:
-            del self._ahead[job.candidate.label]
-
-    async def _timed_build(self, job: Job) -> Message:
-        started = time.monotonic()
-        answer = await self._engine.build(job)
-        return {**answer, "build_s": time.monotonic() - started}
-
     async def _judge_job(self, job: Job) -> Result:
-        process = CandidateProcess(self._engine, job.candidate, device=job.device, threads=self._threads(job), hide_gpu=job.device == "cpu")
+        process = self._engine.prefetched.pop((job.candidate.label, job.device), None) or self._process(job)
         try:
             result = await self._judge_with(process, job)
         except BaseException:
@@ -348,10 +360,38 @@ class _Lane:
         await process.close()
         return result
 
+    def _process(self, job: Job) -> CandidateProcess:
+        return CandidateProcess(self._engine, job.candidate, device=job.device, threads=self._threads(job), hide_gpu=job.device == "cpu")
+
+    async def _prefetch(self) -> None:
+        """Start the next candidate's process while this one is verified: its GPU context takes as long as most verdicts.
+
+        Nothing of the candidate's is loaded there yet; and it counts as work beside others, for which a clock waits.
+        """
+        prefetched = self._engine.prefetched
+        for job in self._upcoming() if self._place != CPU else ():
+            key = (job.candidate.label, job.device)
+            if key in prefetched or _decided_without_running(job) is not None or pool_of(job) == CPU:
+                continue
+            process = prefetched[key] = self._process(job)
+            async with self._engine.beside_others(job.device):
+                # A lane may have come for it meanwhile.
+                if prefetched.get(key) is process:
+                    process.start_for_judge()
+                    await process.ready()
+            return
+
     async def _judge_with(self, process: CandidateProcess, job: Job) -> Result:
         async with self._engine.beside_others(job.device):
             judge = await self._open_judge(job)
-            verdict = await self._verify(judge, process, job)
+            prefetch = asyncio.create_task(self._prefetch())
+            try:
+                verdict = await self._verify(judge, process, job)
+            except BaseException:
+                prefetch.cancel()
+                raise
+        # No longer than a context takes, and a clock would wait for it anyway.
+        await prefetch
         timings: tuple[Timing, ...] = ()
         if verdict.status is Status.PASS and job.timed:
             verdict, timings = await self._time(judge, process, job, verdict)
@@ -359,7 +399,8 @@ class _Lane:
 
     def _threads(self, job: Job) -> int:
         options = self._engine.options
-        return options.cores if job.timed else max(1, options.cores // options.jobs)
+        lanes = options.jobs if self._place == CPU else options.gpu_jobs
+        return options.cores if job.timed else max(1, options.cores // lanes)
 
     async def _open_judge(self, job: Job) -> JudgeProcess:
         if self._judge is not None and self._judge.key == job.key and self._judge.alive:
@@ -434,6 +475,8 @@ class CandidateProcess:
         self._worker: Worker | None = None
         self._service: asyncio.Task[None] | None = None
         self._service_channel: ParentChannel | None = None
+        self._judge_fd: int | None = None
+        self._ready = asyncio.Event()
 
     def open(self) -> ParentChannel:
         """Start it with a channel to this process."""
@@ -441,11 +484,24 @@ class CandidateProcess:
         self._start(fd)
         return channel
 
-    def open_for_judge(self) -> int:
-        """Start it; the judge's end of its channel."""
-        ours, theirs = direct_pair()
+    def start_for_judge(self) -> None:
+        """Start it with a channel to a judge that is still to come."""
+        self._judge_fd, theirs = direct_pair()
         self._start(theirs)
-        return ours
+
+    def open_for_judge(self) -> int:
+        """Start it unless it runs; the judge's end of its channel, which is the caller's from now on."""
+        if self._judge_fd is None:
+            self.start_for_judge()
+        assert self._judge_fd is not None
+        fd, self._judge_fd = self._judge_fd, None
+        return fd
+
+    async def ready(self) -> None:
+        """Wait until it has its GPU's context and listens, or has ended."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_READY_S):
+                await self._ready.wait()
 
     def _start(self, fd: int) -> None:
         self._scratch = Scratch()
@@ -483,10 +539,14 @@ class CandidateProcess:
         try:
             while True:
                 request = await service.receive()
+                if request.get("op") == "ready":
+                    self._ready.set()
+                    continue
                 await service.send(await self._build(request))
         except (Closed, ProtocolError):
             pass
         finally:
+            self._ready.set()
             service.close()
 
     async def _build(self, request: Message) -> Message:
@@ -518,6 +578,9 @@ class CandidateProcess:
 
     def drop(self) -> None:
         """Forget it without waiting for its end."""
+        if self._judge_fd is not None:
+            os.close(self._judge_fd)
+            self._judge_fd = None
         if self._service is not None:
             self._service.cancel()
         if self._service_channel is not None:

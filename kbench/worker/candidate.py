@@ -62,6 +62,7 @@ def main(args: Mapping[str, Any], fds: list[int]) -> None:
         sandbox = str(confine.confine(confine.Policy.from_json(policy)))
     worker = Worker(args, build_socket)
     channel.send({"ok": True, "sandbox": sandbox, "pid": os.getpid()})
+    Channel(build_socket.dup()).send({"op": "ready"})
     try:
         while True:
             request = channel.receive()
@@ -103,6 +104,8 @@ class Worker:
             "kernels": lambda request, _: kernels.trace(self.call, self._gpu_timer().arguments(request)),
             "forget": self.forget,
         }
+        if self.device.type == "cuda":
+            cudart.begin(self.device)
 
     def answer(self, request: Message, fds: list[int]) -> Message:
         """Do one request; whatever it raises becomes the answer."""
@@ -117,9 +120,6 @@ class Worker:
             # Triton runs a kernel on CPU tensors by interpreting it, if this is there when it is imported.
             os.environ["TRITON_INTERPRET"] = "1"
         intercept.install_over(self._build_socket, Path(self.args["cache"]))
-        if self.device.type == "cuda":
-            torch.cuda.set_device(self.device)
-            torch.cuda.init()
         memory.set_malloc_fill(0)
         module = load_module(Path(request["path"]), request["module"])
         self.factory = getattr(module, request["model"], None)

@@ -59,6 +59,13 @@ def library() -> Any:
     return runtime
 
 
+def begin(device: torch.device) -> None:
+    """Make this process's context on a device now; left to itself, the first use of the device would wait for it."""
+    torch.cuda.set_device(device)
+    torch.cuda.init()
+    check(library().cudaFree(None), "cudaFree")
+
+
 def check(code: int, what: str) -> None:
     """Raise `CudaError` unless `code` is cudaSuccess."""
     if code:

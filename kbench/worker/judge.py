@@ -18,6 +18,7 @@ import torch
 
 from kbench.protocol import Channel, Closed, Message
 from kbench.records import Case, CaseVerdict, Reason, Status
+from kbench.worker import cudart
 from kbench.worker.evidence import Tolerance
 from kbench.worker.reference import CaseReference, Reference, ReferenceFault
 from kbench.worker.session import CandidateFault, CandidateGone, CaseSession, Peer
@@ -85,6 +86,9 @@ class Judge:
         self._kernels: dict[str, dict[str, Any]] = {}
         self._told = ""
         torch.set_num_threads(opening.threads)
+        if self.device.type == "cuda":
+            # While the candidate's process does the same.
+            cudart.begin(self.device)
 
     def answer(self, request: Message, fds: list[int]) -> Message:
         """Do one request of the parent's; what goes wrong here is `error`, never the candidate's fault."""

@@ -178,3 +178,26 @@ def test_who_gives_up_waiting_to_time_keeps_nobody_out() -> None:
                 pass
 
     asyncio.run(asyncio.wait_for(scene(), DEADLINE_S))
+
+
+def test_gpus_are_timed_side_by_side_each_alone_and_the_cpu_alone_of_all() -> None:
+    async def may_enter(gate: Gate, device: str | None) -> bool:
+        try:
+            async with asyncio.timeout(0.05), gate.exclusive(device) if device else gate.shared():
+                return True
+        except TimeoutError:
+            return False
+
+    async def run() -> None:
+        gate = Gate()
+        async with gate.exclusive("cuda:0"):
+            found = [await may_enter(gate, device) for device in ("cuda:1", "cuda:0", "cpu", None)]
+            assert found == [True, False, False, False]
+        async with gate.exclusive("cpu"):
+            assert [await may_enter(gate, device) for device in ("cuda:1", "cpu", None)] == [False, False, False]
+        async with gate.shared():
+            assert [await may_enter(gate, device) for device in ("cuda:1", "cpu", None)] == [False, False, True]
+        # Who gave up waiting keeps nobody out.
+        assert await may_enter(gate, "cpu")
+
+    asyncio.run(run())
