@@ -42,6 +42,8 @@ _AHEAD = 16
 _JUDGE_GRACE_S = 60.0
 # A worker of ours that has hung up is about to say why, and to end.
 _LAST_WORDS_S = 2.0
+# Counting a reference's work takes seconds at the most; who needs longer is counted by the judge.
+_COUNT_S = 30.0
 # A candidate that has hung up is, as a rule, about to end.
 _GONE_S = 0.5
 # A GPU's context takes a fraction of a second; what takes longer is not waited for.
@@ -602,7 +604,10 @@ class JudgeProcess:
         # The processes that run the reference, by what for: `time` and `examine`.
         self._references: dict[str, CandidateProcess] = {}
         self._channel, fd = channel_pair()
-        self._worker = engine.zygote.spawn("judge", {"opening": _opening(engine, job, threads), "gpu": _visible(job.device)}, [fd])
+        opening = _opening(engine, job, threads)
+        self._worker = engine.zygote.spawn("judge", {"opening": opening, "gpu": _visible(job.device)}, [fd])
+        # On a GPU a time is held against the speed of light: the work is counted while others build and verify.
+        self._work = asyncio.create_task(_count_work(engine, job, opening)) if job.timed and job.device != "cpu" else None
 
     @property
     def alive(self) -> bool:
@@ -670,6 +675,8 @@ class JudgeProcess:
                 "gpu_busy_before": self._engine.gpu_facts(job.device).get("utilisation"),
             },
         }
+        if op == "time" and self._work is not None:
+            request["work"] = (await self._work).get(case)
         fds = []
         if op not in self._references:
             reference = Candidate(task=job.task.name, name="reference", source=job.task.reference)
@@ -698,6 +705,8 @@ class JudgeProcess:
     async def close(self) -> None:
         """End it."""
         self._channel.close()
+        if self._work is not None:
+            self._work.cancel()
         for process in self._references.values():
             await process.close()
         await self._worker.end()
@@ -736,6 +745,8 @@ def _opening(engine: LocalEngine, job: Job, threads: int) -> dict[str, Any]:
         "trials": settings.trials,
         "threads": threads,
         "beyond_inputs": settings.domain == "any",
+        "cache": str(engine.options.cache),
+        "driver": engine.facts["driver"],
         "tolerance": {
             "by_dtype": {name: [pair.atol, pair.rtol] for name, pair in settings.tolerances.items()},
             "default": [settings.atol, settings.rtol],
@@ -743,6 +754,21 @@ def _opening(engine: LocalEngine, job: Job, threads: int) -> dict[str, Any]:
         },
         "cases": [{**dataclasses.asdict(case)} for case in job.task.cases],
     }
+
+
+async def _count_work(engine: LocalEngine, job: Job, opening: Mapping[str, Any]) -> dict[str, Any]:
+    """Count what each timed case has to do, in a process without a GPU; nothing where that fails."""
+    channel, fd = channel_pair()
+    wanted = {name: opening[name] for name in ("reference", "seed", "task")}
+    cases = [case for case in opening["cases"] if case["name"] in job.timed]
+    worker = engine.zygote.spawn("counter", {**wanted, "cases": cases}, [fd])
+    try:
+        return dict((await asyncio.wait_for(channel.receive(), _COUNT_S))["work"])
+    except (Closed, ProtocolError, TimeoutError):
+        return {}
+    finally:
+        channel.close()
+        await worker.end()
 
 
 def _base_verdict(job: Job, status: Status, reason: str, detail: str, **more: Any) -> Verdict:

@@ -84,6 +84,12 @@ def last_error() -> str:
     return library().cudaGetErrorString(code).decode(errors="replace") if code else ""
 
 
+def attribute(number: int, device: int) -> int:
+    """One attribute of a device, by its number in driver_types.h; 0 where it has none."""
+    value = ctypes.c_int()
+    return 0 if library().cudaDeviceGetAttribute(ctypes.byref(value), number, device) else value.value
+
+
 def malloc(n_bytes: int) -> int:
     """Allocate device memory outside torch's allocator."""
     pointer = ctypes.c_void_p()

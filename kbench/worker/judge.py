@@ -22,8 +22,11 @@ from kbench.worker import cudart
 from kbench.worker.evidence import Tolerance
 from kbench.worker.reference import CaseReference, Reference, ReferenceFault
 from kbench.worker.session import CandidateFault, CandidateGone, CaseSession, Peer
+from kbench.worker.timing import ceilings
+from kbench.worker.timing.ceilings import Ceilings
 from kbench.worker.timing.examine import CaseExaminer
 from kbench.worker.timing.pairs import CaseTimer
+from kbench.worker.timing.work import Work, count_by_running
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +42,8 @@ class Opening:
     cases: tuple[Case, ...]
     threads: int
     beyond_inputs: bool
+    cache: str
+    driver: str
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> Opening:
@@ -83,6 +88,7 @@ class Judge:
         self._peers: dict[str, Peer] = {}
         self._errors: dict[str, float | None] = {}
         self._timed: dict[str, dict[str, Any]] = {}
+        self._ceilings: Ceilings | None = None
         self._kernels: dict[str, dict[str, Any]] = {}
         self._told = ""
         torch.set_num_threads(opening.threads)
@@ -187,7 +193,7 @@ class Judge:
 
         def measure(case: Case, reference: CaseReference, sides: list[CaseSession]) -> Message:
             settings = {**request["settings"], "verified_error": self._errors.get(case.name)}
-            timing = self._timed[case.name] = CaseTimer(reference, sides[0], sides[1], settings).run()
+            timing = self._timed[case.name] = CaseTimer(reference, sides[0], sides[1], settings, self._roof(reference, request)).run()
             return {"timing": timing}
 
         return self._with_sides("reference", request, fds, measure)
@@ -200,6 +206,23 @@ class Judge:
             return {"examined": examiner.examine(self._timed[case.name], self._kernels.setdefault(case.name, {}))}
 
         return self._with_sides("examined reference", request, fds, measure)
+
+    def _roof(self, reference: CaseReference, request: Message) -> Ceilings | None:
+        """What this GPU can do at most, the case's work being known then; None on a CPU."""
+        if self.device.type != "cuda":
+            return None
+        if self._ceilings is None:
+            self._ceilings = ceilings.of(self.device, Path(self.opening.cache), self.opening.driver)
+        if reference.work is None:
+            counted = request.get("work")
+            reference.work = (
+                Work(**counted)
+                if counted
+                else count_by_running(
+                    reference.reference.construct(reference.case, reference.init), reference.reference.inputs(reference.case, "timed", 0)
+                )
+            )
+        return self._ceilings
 
     def _with_sides(
         self,

@@ -10,7 +10,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 
-class RecordDraws(TorchDispatchMode):  # type: ignore[misc]
+class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
+    """A mode that costs no imports: to have its compiler skip a mode, torch imports all of it, which takes seconds."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+
+class RecordDraws(DispatchMode):
     """Keeps what every random operator of a run returned."""
 
     def __init__(self) -> None:
@@ -24,7 +32,7 @@ class RecordDraws(TorchDispatchMode):  # type: ignore[misc]
         return result
 
 
-class ReplayDraws(TorchDispatchMode):  # type: ignore[misc]
+class ReplayDraws(DispatchMode):
     """Answers every random operator with what was recorded, floats widened to float64."""
 
     def __init__(self, draws: list[Any]) -> None:
@@ -72,7 +80,6 @@ class Float64Oracle:
 
     def _compute(self) -> list[torch.Tensor | None]:
         if self._run32 is None:
-            # A dispatch mode costs a second of imports at its first use; without draws it is not needed.
             result = self._run64()
         else:
             with RecordDraws() as record:

@@ -9,7 +9,7 @@ import pickle
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -20,6 +20,9 @@ from kbench.worker.checks.values import difference, rms
 from kbench.worker.evidence import Leaf, Tolerance
 from kbench.worker.oracle import Float64Oracle, widen
 from kbench.worker.seeding import derive_seed, generator_state, seed_everything
+
+if TYPE_CHECKING:
+    from kbench.worker.timing.work import Work
 
 # Expected outputs are kept between candidates up to this; what is larger is computed anew for each.
 _CACHE_BYTES = {"cpu": 2 * 2**30, "cuda": 16 * 2**30}
@@ -133,6 +136,8 @@ class CaseReference:
         self.pool: list[list[Any]] | None = None
         self._kept: dict[str, list[Trial]] = {}
         self._asserts: bool | None = None
+        # What a forward pass has to do, counted when first timed on a GPU: timing/work.py.
+        self.work: Work | None = None
         self._self_check()
 
     def trials(self) -> Iterator[Trial]:

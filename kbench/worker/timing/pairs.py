@@ -7,6 +7,7 @@ which outputs of a slot it compares, and holds what each side reports against a 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import os
 import random
@@ -25,6 +26,8 @@ from kbench.worker.checks.values import difference, rms
 from kbench.worker.reference import CaseReference
 from kbench.worker.seeding import seed_everything
 from kbench.worker.session import CandidateFault, CaseSession
+from kbench.worker.timing import light
+from kbench.worker.timing.ceilings import Ceilings
 from kbench.worker.timing.monitor import Monitor, Observation, busy_before, monitor
 
 # CUDA events on an H200 step by 32 ns.
@@ -115,11 +118,13 @@ class CaseTimer:
         reference_side: CaseSession,
         candidate_side: CaseSession,
         settings: Mapping[str, Any],
+        ceilings: Ceilings | None = None,
     ) -> None:
         self._device = reference_side.device
         self._reference = reference
         self._sides = (Side(reference_side), Side(candidate_side))
         self._settings = settings
+        self._ceilings = ceilings
         self._random = random.Random(secrets.randbits(64))  # noqa: S311 - order and choice, not keys
         if reference.pool is None:
             reference.pool = self._make_pool()
@@ -178,8 +183,12 @@ class CaseTimer:
         finally:
             torch.set_num_threads(threads)
         self._audit()
+        with self._account("light"):
+            bound = self._hold_against_light()
         self._spent_s["all"] = time.monotonic() - started
-        return self._conclude(per_block, orders, seen)
+        timing = self._conclude(per_block, orders, seen)
+        timing["extra"].update(bound)
+        return timing
 
     @contextlib.contextmanager
     def _account(self, name: str) -> Iterator[None]:
@@ -442,6 +451,19 @@ class CaseTimer:
                 exploit("clock"),
                 f"its process reports {claimed_s:.3g} s a slot and spends {excess_s:.3g} s more outside of it than the reference's does",
             )
+
+    def _hold_against_light(self) -> dict[str, Any]:
+        """Say how fast the work could be done, and refuse a time that cannot be."""
+        if self._ceilings is None or self._reference.work is None:
+            return {}
+        candidate = self._sides[1]
+        seconds = stats.median(candidate.seconds)
+        found = light.speed_of_light(self._reference.work, self._ceilings)
+        if not candidate.session.baseline and (why := light.impossible(self._reference, self._pool[0], seconds, self._ceilings)):
+            raise CandidateFault(exploit("impossible_speed"), why)
+        if found.bound != "latency" and light.MARGIN * seconds < found.seconds:
+            self._flags.add("beyond_speed_of_light")
+        return {"sol_s": found.seconds, "sol_bound": found.bound, "work": dataclasses.asdict(self._reference.work)}
 
     def _see_launches(self, reference: Side, candidate: Side) -> None:
         """Flag launches that showed in a slot, and a host that is much slower to launch the candidate."""
