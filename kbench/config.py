@@ -43,6 +43,9 @@ TOLERANCE_DTYPES = ("float64", "float32", *DEFAULT_TOLERANCES, "complex64", "com
 
 # Whether a candidate must be right on inputs and weights beyond the given ones.
 DOMAINS = ("any", "as_given")
+# A model that draws is held to the reference's very draws, or to their distribution.
+DRAWS = ("same", "distribution")
+
 BASELINES = ("@compile", "@compile-max-autotune", "@cudagraph")
 
 
@@ -56,6 +59,7 @@ class TaskSettings:
     timeout_s: float = 300.0
     allow_nan: bool = False
     domain: str = "any"
+    draws: str = "same"
     tolerances: Mapping[str, Tolerance] = field(default_factory=lambda: dict(DEFAULT_TOLERANCES))
     precision: float = 0.01
     budget_s: float = 2.0
@@ -311,6 +315,12 @@ SETTINGS: Mapping[str, Setting] = {
         must=f"one of {', '.join(f'`{name}`' for name in DOMAINS)}",
         parse=_word(*DOMAINS),
         hint="`as_given` where only inputs like those of get_inputs are meant: no variants are tried",
+    ),
+    "draws": Setting(
+        section="verify",
+        must='"same" or "distribution"',
+        parse=_word(*DRAWS),
+        hint="`distribution` is for candidates that draw from generators of their own",
     ),
     "tolerances": Setting(
         section="verify",

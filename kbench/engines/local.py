@@ -747,6 +747,7 @@ def _opening(engine: LocalEngine, job: Job, threads: int) -> dict[str, Any]:
         "beyond_inputs": settings.domain == "any",
         "cache": str(engine.options.cache),
         "driver": engine.facts["driver"],
+        "draws": settings.draws,
         "tolerance": {
             "by_dtype": {name: [pair.atol, pair.rtol] for name, pair in settings.tolerances.items()},
             "default": [settings.atol, settings.rtol],

@@ -179,14 +179,15 @@ class Worker:
 
         On a GPU the inputs arrive on the caller's stream behind a delay, and the outputs leave on the
         same stream at once: work on a stream of the candidate's own that nobody joined reads and
-        leaves poison.
+        leaves poison. Without a seed, the generators go on from where the last call left them.
         """
         args = tensors.rebuild(request["args"], self._view("inputs", request.get("shift", 0)))
         before = [(name, tensor._version) for name, tensor in state_of(self.model)]
         memory.set_malloc_fill(request.get("fill", 0))
         if self.device.type == "cuda":
             slots.poison_free_memory(request.get("fill", 0))
-        seed_everything(request["seed"])
+        if request["seed"] is not None:
+            seed_everything(request["seed"])
         if self.device.type == "cuda":
             self._deliver_late(request["args"], request["staged"])
         grad = torch.enable_grad if request.get("grad") else _no_grad

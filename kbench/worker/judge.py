@@ -44,6 +44,7 @@ class Opening:
     beyond_inputs: bool
     cache: str
     driver: str
+    draws: str
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> Opening:
@@ -168,7 +169,12 @@ class Judge:
             try:
                 opening = self.opening
                 self._cases[case.name] = CaseReference(
-                    self._task(), case, trials=opening.trials, tolerance=opening.tolerance, beyond_inputs=opening.beyond_inputs
+                    self._task(),
+                    case,
+                    trials=opening.trials,
+                    tolerance=opening.tolerance,
+                    beyond_inputs=opening.beyond_inputs,
+                    distribution_cases=len(opening.cases) if opening.draws == "distribution" else 0,
                 )
             except ReferenceFault as error:
                 self._cases[case.name] = error

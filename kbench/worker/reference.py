@@ -117,14 +117,20 @@ class Reference:
 
 
 class CaseReference:
-    """One case of a reference: its weights, and its trials in order."""
+    """One case of a reference: its weights, and its trials in order.
 
-    def __init__(self, reference: Reference, case: Case, *, trials: int, tolerance: Tolerance, beyond_inputs: bool = True) -> None:
+    Draws are judged by their distribution where `distribution_cases` is not 0; so many cases share the false alarms.
+    """
+
+    def __init__(
+        self, reference: Reference, case: Case, *, trials: int, tolerance: Tolerance, beyond_inputs: bool = True, distribution_cases: int = 0
+    ) -> None:
         self.reference = reference
         self.case = case
         self.trial_count = trials
         self.tolerance = tolerance
         self.beyond_inputs = beyond_inputs
+        self.distribution_cases = distribution_cases
         self.init = reference.init_args(case)
         self.init_spec = _pickled(self.init)
         self.init_seed = reference.seed(case.name, "init")

@@ -14,7 +14,7 @@ import torch
 
 from kbench.protocol import Channel, Closed, Message, ProtocolError
 from kbench.records import CaseVerdict, CheckResult, Reason, Status, exploit
-from kbench.worker import memory, tensors, variants
+from kbench.worker import distribution, memory, tensors, variants
 from kbench.worker.checks import CHECKS, REASONS
 from kbench.worker.evidence import Evidence
 from kbench.worker.reference import CaseReference, Trial
@@ -183,7 +183,7 @@ class CaseSession:
             if failure is not None:
                 return self._verdict(failure, checks, notes, errors, done)
             last = [*last[-1:], trial]
-        failure = self._repeat(last, checks) or self._try_variants(checks, notes)
+        failure = self._repeat(last, checks) or self._judge_draws(last, checks) or self._try_variants(checks, notes)
         return self._verdict(failure, checks, notes, errors, done)
 
     def _try_variants(self, checks: dict[str, CheckResult], notes: list[str]) -> CheckResult | None:
@@ -221,6 +221,18 @@ class CaseSession:
             checks["variants"] = CheckResult(name="variants", status=Status.PASS, detail=", ".join(tried), seconds=time.monotonic() - started)
         return None
 
+    def _judge_draws(self, trials: list[Trial], checks: dict[str, CheckResult]) -> CheckResult | None:
+        """Hold the distribution of the outputs against the reference's, where the task asks for that."""
+        if not self._by_distribution(trials[0]) or self.baseline:
+            return None
+        skipped = self._skipped(trials[0])
+        result = distribution.check(self, trials, self.reference.distribution_cases, lambda evidence: _run_checks(evidence, {}, skipped=skipped))
+        checks[result.name] = result
+        return result if result.status is Status.FAIL else None
+
+    def _by_distribution(self, trial: Trial) -> bool:
+        return bool(trial.draws and self.reference.distribution_cases)
+
     def _repeat(self, trials: list[Trial], checks: dict[str, CheckResult]) -> CheckResult | None:
         """Make the calls of two trials again and again, in turn and at one address.
 
@@ -246,9 +258,10 @@ class CaseSession:
 
     def _skipped(self, trial: Trial) -> frozenset[str]:
         """A baseline is torch's own code: it may rewrap torch's functions and draw by a generator of its own."""
+        by_its_own = frozenset({"values", "draws"}) if self._by_distribution(trial) else frozenset()
         if not self.baseline:
-            return frozenset()
-        return frozenset({"patched", "draws", "values"} if trial.draws else {"patched", "draws"})
+            return by_its_own
+        return by_its_own | frozenset({"patched", "draws", "values"} if trial.draws else {"patched", "draws"})
 
     def _verdict(
         self,
@@ -277,19 +290,25 @@ class CaseSession:
             trials=trials,
         )
 
-    def evidence(self, trial: Trial, *, shift: int | None = None) -> Evidence:
-        """Have the peer make one call, and gather what a check may look at; `shift` fixes the inputs' address."""
+    def evidence(self, trial: Trial, *, shift: int | None = None, **how: Any) -> Evidence:
+        """Have the peer make one call, and gather what a check may look at.
+
+        `shift` fixes the inputs' address; `how` goes with the request, see `candidate.Worker.forward`.
+        """
         start = self._random.randrange(_SHIFT_BYTES) if shift is None else shift
         inputs, layout_end, master, args = self._lay_out_inputs(trial, start)
         places, outputs = self._lay_out_outputs(trial)
         answer = self.peer.ask(
             self._stage("run"),
             "forward",
-            args=args,
-            staged=layout_end,
-            outputs=places,
-            seed=trial.seed,
-            fill=_FILLS[trial.index % len(_FILLS)],
+            **{
+                "args": args,
+                "staged": layout_end,
+                "outputs": places,
+                "seed": trial.seed,
+                "fill": _FILLS[trial.index % len(_FILLS)],
+                **how,
+            },
         )
         return self._gather(trial, answer, inputs=inputs, end=layout_end, master=master, args=args, places=places, outputs=outputs)
 

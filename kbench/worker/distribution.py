@@ -1,0 +1,279 @@
+"""Does a model that draws by means of its own draw what the reference draws? Samples of both, told apart if they can be.
+
+For `draws = "distribution"`: the same inputs, many calls, other seeds on either side. What of the outputs
+does not vary is compared as ever; what varies is put to the exact tests of `twosample`, twice on
+independent samples before anyone is refused.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from kbench.records import CheckResult, Status
+from kbench.worker import tensors, twosample
+from kbench.worker.checks.results import failed
+from kbench.worker.checks.values import rms
+from kbench.worker.evidence import Evidence, Leaf
+from kbench.worker.reference import ReferenceFault, Trial
+from kbench.worker.seeding import seed_everything
+
+if TYPE_CHECKING:
+    from kbench.worker.session import CaseSession
+
+# At most so many right candidates in a run of one candidate are refused, all cases and inputs together.
+FALSE_ALARMS = 1e-4
+# Sets of inputs, each with samples of its own.
+INPUT_SETS = 2
+# Seeds on each side, and calls after each of them without another seed; outputs of few elements need more.
+SEEDS, CALLS = 64, 4
+SEEDS_OF_FEW, FEW_ELEMENTS = 192, 64
+# So many elements of an output are kept of every call: whole rows of the output, and whole columns.
+KEPT_ELEMENTS = 2**14
+# Blocks of calls that are made a second time under the same seed.
+_REPEATED_SEEDS = 3
+_CHECK = "draws"
+
+RunChecks = Callable[[Evidence], CheckResult | None]
+
+
+def check(session: CaseSession, trials: list[Trial], cases: int, run_checks: RunChecks) -> CheckResult:
+    """Sample reference and candidate at the inputs of the first trials, and say whether they draw alike.
+
+    `cases` share the false alarms. `run_checks` asks of every call what does not depend on the draws.
+
+    Raises:
+        ReferenceFault: the reference keeps state, so that its calls are of no one distribution.
+    """
+    if session.reference.stateful:
+        raise ReferenceFault('the reference keeps state between calls: there is no one distribution for `draws = "distribution"`')
+    started = time.monotonic()
+    level = math.sqrt(FALSE_ALARMS / (cases * INPUT_SETS))
+    told = []
+    for index, trial in enumerate(trials[:INPUT_SETS]):
+        result = _Comparison(session, trial, f"inputs {index}", level, run_checks).run()
+        if result.status is not Status.PASS:
+            return replace(result, seconds=time.monotonic() - started)
+        told.append(result.detail)
+    words = f"the reference's distribution: {'; '.join(told)}; a right candidate is refused once in {1 / FALSE_ALARMS:,.0f} runs at most"
+    return CheckResult(name=_CHECK, status=Status.PASS, detail=words, seconds=time.monotonic() - started)
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What is kept of one output: `rows` and `columns` of it are looked at, the range over calls is of all of it."""
+
+    path: str
+    shape: torch.Size
+    rows: torch.Tensor
+    columns: torch.Tensor
+    low: list[torch.Tensor]
+    high: list[torch.Tensor]
+    values: tuple[list[torch.Tensor], list[torch.Tensor]]
+
+
+class _Comparison:
+    """Reference against candidate at one set of inputs."""
+
+    def __init__(self, session: CaseSession, trial: Trial, label: str, level: float, run_checks: RunChecks) -> None:
+        self._session = session
+        self._reference = session.reference
+        self._trial = trial
+        self._label = label
+        self._level = level
+        self._run_checks = run_checks
+        self._model = self._reference.reference.construct(self._reference.case, self._reference.init)
+        self._generator = torch.Generator().manual_seed(secrets.randbits(62))
+        self._few = all(leaf.tensor is None or leaf.tensor.numel() < FEW_ELEMENTS for leaf in trial.expected)
+
+    def run(self) -> CheckResult:
+        """Ask all questions once; what stands out, once more of an independent sample."""
+        seeds = SEEDS_OF_FEW if self._few else SEEDS
+        first = self._sample("first", seeds)
+        if isinstance(first, CheckResult):
+            return first
+        outputs = self._varying(first)
+        if isinstance(outputs, CheckResult):
+            return outputs
+        if (problem := self._repeat_seeds()) is not None:
+            return problem
+        sized = f"{seeds * CALLS} calls a side"
+        if not outputs:
+            return CheckResult(name=_CHECK, status=Status.PASS, detail=f"{sized}, no output varies beyond the tolerance")
+        permutations = max(twosample.PERMUTATIONS, math.ceil(2 / self._level))
+        answer = twosample.compare(outputs, level=self._level, generator=self._generator, permutations=permutations)
+        passed = CheckResult(name=_CHECK, status=Status.PASS, detail=f"{sized}, {answer.asked} questions, p = {answer.p:.2g}")
+        if answer.p > self._level:
+            return passed
+        second = self._sample("second", seeds)
+        if isinstance(second, CheckResult):
+            return second
+        outputs = self._varying(second)
+        if isinstance(outputs, CheckResult):
+            return outputs
+        only = frozenset(finding.key for finding in answer.findings)
+        again = twosample.compare(outputs, level=self._level, generator=self._generator, only=only, permutations=permutations)
+        if again.p > self._level:
+            return passed
+        words = "; ".join(dict.fromkeys(f"{finding.path}: {finding.words}" for finding in again.findings[:3]))
+        return failed(_CHECK, f"not the reference's distribution: {words} (p = {answer.p:.2g} and {again.p:.2g} in two samples of {sized})")
+
+    def _sample(self, name: str, seeds: int) -> list[_Kept] | CheckResult:
+        """Call both sides under seeds of their own; what is kept of each output, or what failed besides."""
+        kept: list[_Kept] = []
+        for block in range(seeds):
+            theirs = self._reference_calls(self._seed(name, "reference", block))
+            kept = kept or _places(self._trial.expected, theirs[0], self._generator)
+            _keep(kept, 0, theirs)
+            found = self._candidate_calls(self._seed(name, "candidate", block))
+            if isinstance(found, CheckResult):
+                return found
+            _keep(kept, 1, found)
+        return kept
+
+    def _seed(self, *labels: object) -> int:
+        return self._reference.reference.seed(self._reference.case.name, "distribution", self._label, *labels)
+
+    def _reference_calls(self, seed: int) -> list[list[torch.Tensor]]:
+        """The outputs of calls after one seed, each number as a tensor."""
+        seed_everything(seed)
+        with torch.no_grad():
+            results = [self._model(*tensors.clone(self._trial.args)) for _ in range(CALLS)]
+        return [[_as_tensor(leaf) for leaf in tensors.leaves_in(result)] for result in results]
+
+    def _candidate_calls(self, seed: int) -> list[list[torch.Tensor]] | CheckResult:
+        """The outputs of calls after one seed."""
+        calls = []
+        for call in range(CALLS):
+            evidence = self._session.evidence(self._trial, seed=seed if call == 0 else None)
+            failure = self._run_checks(evidence)
+            if failure is not None:
+                return failure
+            calls.append(_outputs_of(evidence))
+        return calls
+
+    def _varying(self, kept: list[_Kept]) -> list[twosample.Output] | CheckResult:
+        """Compare what does not vary; give the samples of what does."""
+        outputs = []
+        for index, (leaf, output) in enumerate(zip(self._trial.expected, kept, strict=True)):
+            # A scalar of a call is held to the tolerance of its own kind.
+            atol, rtol = self._reference.tolerance.of(str(leaf.spec.get("dtype", "")))
+            low, high = output.low[0], output.high[0]
+            centre = (low + high) / 2
+            allowed = atol * min(1.0, rms(centre)) + rtol * centre.abs()
+            fixed = (high - low <= 2 * allowed) | (low == high)
+            wrong = fixed & ~((output.low[1] >= low - allowed) & (output.high[1] <= high + allowed)) & ~((low == output.low[1]) & (high == output.high[1]))
+            if bool(wrong.any()):
+                at = int(wrong.reshape(-1).nonzero()[0])
+                got, want = output.low[1].reshape(-1)[at].item(), low.reshape(-1)[at].item()
+                words = f"{output.path}: {int(wrong.sum())} of {wrong.numel()} elements differ, which no draw changes; first {got:.7g} against {want:.7g}"
+                return failed("values", words)
+            if bool(fixed.all()):
+                continue
+            steady = _grid(fixed, output)
+            reference, candidate = (_stack(output.values[side], steady) for side in (0, 1))
+            outputs.append(twosample.Output(path=leaf.path, reference=reference, candidate=candidate, rows=len(kept[index].rows)))
+        return outputs
+
+    def _repeat_seeds(self) -> CheckResult | None:
+        """The same seed again: whoever draws from the seeded generators draws the same again."""
+        for block in range(_REPEATED_SEEDS):
+            seed = self._seed("repeated", block)
+            runs = []
+            for _ in range(2):
+                found = self._candidate_calls(seed)
+                if isinstance(found, CheckResult):
+                    return found
+                runs.append(found)
+            for one, other in zip(*runs, strict=True):
+                for leaf, a, b in zip(self._trial.expected, one, other, strict=True):
+                    atol, rtol = self._reference.tolerance.of(str(leaf.spec.get("dtype", "")))
+                    near = torch.isclose(a.double(), b.double(), rtol=rtol, atol=atol * min(1.0, rms(a.double())), equal_nan=True)
+                    if not bool(near.all()):
+                        count = int((~near).sum())
+                        return failed(
+                            _CHECK, f"{leaf.path}: {count} of {near.numel()} elements differ between two calls under one seed: it ignores the seed"
+                        )
+        return None
+
+
+def _as_tensor(leaf: Any) -> torch.Tensor:
+    if isinstance(leaf, torch.Tensor):
+        return torch.view_as_real(leaf.detach()) if leaf.is_complex() else leaf.detach()
+    return torch.tensor(float(leaf) if isinstance(leaf, (int, float)) else 0.0, dtype=torch.float64)
+
+
+def _outputs_of(evidence: Evidence) -> list[torch.Tensor]:
+    """The outputs of a call that passed the checks of structure, shape and dtype."""
+    specs = [spec for _, spec in tensors.leaves(evidence.tree)]
+    outputs = []
+    for spec, actual in zip(specs, evidence.actual, strict=True):
+        outputs.append(_as_tensor(tensors.scalar(spec) if actual is None else actual))
+    return outputs
+
+
+def _places(expected: list[Leaf], first: list[torch.Tensor], generator: torch.Generator) -> list[_Kept]:
+    """Choose which rows and columns of each output are kept: outputs of equally many rows share theirs.
+
+    The first and the last of both are always among them: what a kernel leaves out is there.
+    """
+    grids = [(tensor.shape[0], tensor[0].numel()) if tensor.dim() and tensor.shape[0] else (1, tensor.numel()) for tensor in first]
+    taken: dict[int, int] = {}
+    for rows, columns in grids:
+        taken[rows] = min(taken.get(rows, rows), max(1, KEPT_ELEMENTS // max(1, min(columns, 64))))
+    chosen = {rows: _some(rows, count, generator) for rows, count in taken.items()}
+    return [
+        _Kept(
+            path=leaf.path,
+            shape=tensor.shape,
+            rows=chosen[rows],
+            columns=_some(columns, KEPT_ELEMENTS // len(chosen[rows]), generator),
+            low=[],
+            high=[],
+            values=([], []),
+        )
+        for leaf, tensor, (rows, columns) in zip(expected, first, grids, strict=True)
+    ]
+
+
+def _some(total: int, count: int, generator: torch.Generator) -> torch.Tensor:
+    """Indices below `total`: all, or so many at random with both ends among them; at least one."""
+    if total <= count:
+        return torch.arange(max(total, 1)) if total else torch.zeros(1, dtype=torch.long)
+    ends = torch.tensor(sorted({0, total - 1}))
+    return torch.cat([ends, torch.randperm(total, generator=generator)[: max(0, count - 2)]]).unique()
+
+
+def _grid(tensor: torch.Tensor, kept: _Kept) -> torch.Tensor:
+    """The rows and columns of a tensor that are kept, flat."""
+    rows = tensor.reshape(tensor.shape[0], -1) if tensor.dim() and tensor.shape[0] else tensor.reshape(1, -1)
+    if not rows.numel():
+        return torch.zeros(1)
+    return rows[kept.rows.to(rows.device)][:, kept.columns.to(rows.device)].reshape(-1).cpu()
+
+
+def _keep(kept: list[_Kept], side: int, calls: list[list[torch.Tensor]]) -> None:
+    """Add the calls of one seed to what is kept of a side: 0 for the reference, 1 for the candidate."""
+    for index, output in enumerate(kept):
+        stacked = []
+        for leaves in calls:
+            wide = leaves[index].double()
+            stacked.append(_grid(wide, output))
+            if len(output.low) <= side:
+                output.low.append(wide.clone())
+                output.high.append(wide.clone())
+            else:
+                output.low[side] = torch.minimum(output.low[side], wide)
+                output.high[side] = torch.maximum(output.high[side], wide)
+        output.values[side].append(torch.stack(stacked))
+
+
+def _stack(blocks: list[torch.Tensor], steady: torch.Tensor) -> torch.Tensor:
+    """[seeds, calls, elements], with what does not vary set to 0."""
+    return torch.where(steady.bool(), 0.0, torch.stack(blocks))

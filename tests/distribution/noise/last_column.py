@@ -1,0 +1,17 @@
+"""Forgets the noise of the last three columns."""
+
+import torch
+from torch import nn
+
+EXPECT = {'status': 'fail', 'reason': ['draws'], 'detail': ''}
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.full((32,), 0.5))
+
+    def forward(self, x):
+        noise = torch.randn_like(x)
+        noise[:, -3:] = 0
+        return x + self.scale * noise, -0.5 * noise.square().sum(dim=1), x.square().sum()

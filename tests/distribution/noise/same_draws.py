@@ -1,0 +1,16 @@
+"""Draws what the reference draws."""
+
+import torch
+from torch import nn
+
+EXPECT = {'status': 'pass'}
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.full((32,), 0.5))
+
+    def forward(self, x):
+        noise = torch.randn_like(x)
+        return x + self.scale * noise, -0.5 * noise.square().sum(dim=1), x.square().sum()

@@ -1,0 +1,82 @@
+"""Candidates that draw by other means, judged through the real processes under `draws = "distribution"`."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbench import discovery
+from kbench.config import Config
+from kbench.engines.local import Events, Job, LocalEngine, Options, Result
+from kbench.records import Status, Task, Verdict
+
+HERE = Path(__file__).parent
+CANDIDATES = {str(path.relative_to(HERE).with_suffix("")): path for path in sorted(HERE.glob("*/*.py")) if path.name != "reference.py"}
+
+
+def expectation(path: Path) -> dict[str, Any]:
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "EXPECT":
+            return dict(ast.literal_eval(node.value))
+    raise AssertionError(f"{path} expects nothing")
+
+
+class _Collect(Events):
+    def __init__(self) -> None:
+        self.verdicts: dict[Path, Verdict] = {}
+
+    def result(self, result: Result) -> None:
+        self.verdicts[result.job.candidate.source] = result.verdict
+
+
+def judge(paths: list[Path], cache: Path, draws: str) -> dict[Path, Verdict]:
+    collected = _Collect()
+    jobs = []
+    for path in paths:
+        found = discovery.discover_pair(path.parent / "reference.py", path)
+        task = Task(name=path.parent.name, reference=found.tasks[0].reference, cases=found.tasks[0].cases)
+        settings = Config(verify={"draws": draws, "trials": 2}).settings_for("any", {})
+        jobs.append(Job(task=task, candidate=found.candidates[0], device="cpu", settings=settings, cases=task.cases))
+
+    async def run() -> None:
+        engine = LocalEngine(Options(jobs=2, seed=11, cache=cache, memory_bytes=3 * 2**30), collected)
+        try:
+            await engine.start()
+            await engine.run(jobs)
+        finally:
+            await engine.close()
+
+    asyncio.run(run())
+    return collected.verdicts
+
+
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Verdict]:
+    return judge(list(CANDIDATES.values()), tmp_path_factory.mktemp("cache"), "distribution")
+
+
+@pytest.mark.parametrize("name", CANDIDATES)
+def test_candidate_is_judged_by_what_it_draws(name: str, verdicts: dict[Path, Verdict]) -> None:
+    path = CANDIDATES[name]
+    expected, verdict = expectation(path), verdicts[path.resolve()]
+    told = f"{verdict.status} {verdict.reason}: {verdict.detail}\n{verdict.output_tail}"
+    assert verdict.status == expected["status"], told
+    if verdict.status is not Status.PASS:
+        assert verdict.reason in expected["reason"], told
+        assert expected.get("detail", "") in verdict.detail, told
+
+
+def test_what_was_asked_is_in_the_record(verdicts: dict[Path, Verdict]) -> None:
+    (case,) = verdicts[CANDIDATES["noise/own_generator"].resolve()].cases
+    (found,) = [check for check in case.checks if check.name == "draws"]
+    assert found.detail.startswith("the reference's distribution: 256 calls a side, ")
+
+
+def test_default_is_the_same_draws(tmp_path: Path) -> None:
+    path = CANDIDATES["noise/own_generator"]
+    (verdict,) = judge([path], tmp_path, "same").values()
+    assert (verdict.status, verdict.reason) == (Status.FAIL, "values")
