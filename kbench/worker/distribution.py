@@ -20,7 +20,7 @@ from kbench.records import CheckResult, Status
 from kbench.worker import tensors, twosample
 from kbench.worker.checks.results import failed
 from kbench.worker.checks.values import rms
-from kbench.worker.evidence import Evidence, Leaf
+from kbench.worker.evidence import Evidence, Leaf, Tolerance
 from kbench.worker.reference import ReferenceFault, Trial
 from kbench.worker.seeding import seed_everything
 
@@ -39,6 +39,11 @@ KEPT_ELEMENTS = 2**14
 # Blocks of calls that are made a second time under the same seed.
 _REPEATED_SEEDS = 3
 _CHECK = "draws"
+# Timed calls that are kept for the same question; each is held against so many of the reference's at its inputs.
+TIMED_CALLS = 8
+_TIMED_REFERENCES = 19
+# A right one is the largest or the smallest of 20 in a tenth of the calls: six of eight come once in 40,000 runs.
+_TIMED_EXTREMES = 6
 
 RunChecks = Callable[[Evidence], CheckResult | None]
 
@@ -201,6 +206,59 @@ class _Comparison:
                             _CHECK, f"{leaf.path}: {count} of {near.numel()} elements differ between two calls under one seed: it ignores the seed"
                         )
         return None
+
+
+class TimedDraws:
+    """Outputs of timed calls, and whether they are drawn as the reference draws."""
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[list[Any], list[torch.Tensor]]] = []
+
+    @property
+    def is_full(self) -> bool:
+        """Whether enough is kept."""
+        return len(self._kept) >= TIMED_CALLS
+
+    def keep(self, args: list[Any], outputs: list[torch.Tensor]) -> None:
+        """Keep one call: its inputs and what came of them."""
+        if not self.is_full:
+            self._kept.append((tensors.clone(args), [output.clone() for output in outputs]))
+
+    def problem(self, model: Any, tolerance: Tolerance) -> str:
+        """Say what is wrong with the outputs, if anything is.
+
+        Each is ranked among the reference's by how far it lies from their mean, and every two of them by how alike
+        their draws are: noise left out, doubled or used again stands at an end of the ranks nearly always.
+        """
+        extremes = 0
+        drawn: list[torch.Tensor] = []
+        for args, outputs in self._kept:
+            theirs = [self._reference(model, args) for _ in range(_TIMED_REFERENCES)]
+            standard = []
+            for index, output in enumerate(outputs):
+                among = torch.stack([_as_tensor(output).double(), *(leaves[index].double() for leaves in theirs)]).reshape(len(theirs) + 1, -1)
+                atol, rtol = tolerance.of(tensors.dtype_name(output.dtype))
+                fixed = among[1:].amax(dim=0) - among[1:].amin(dim=0) <= 2 * (atol * min(1.0, rms(among[1:])) + rtol * among[1].abs())
+                off = (among[0] - among[1]).abs() > 2 * (atol * min(1.0, rms(among[1:])) + rtol * among[1].abs())
+                if bool((fixed & off).any()):
+                    return f"output[{index}] of a timed call: {int((fixed & off).sum())} elements differ that no draw changes"
+                scaled = (among - among.mean(dim=0)) / among.std(dim=0).clamp_min(1e-300)
+                standard.append(torch.where(fixed, 0.0, scaled.nan_to_num(0.0, 6.0, -6.0).clamp(-6, 6)))
+            drawn.append(torch.cat(standard, dim=1))
+            sizes = drawn[-1].square().mean(dim=1)
+            extremes += bool((sizes[0] > sizes[1:]).all() or (sizes[0] < sizes[1:]).all())
+        if len(self._kept) >= TIMED_CALLS and extremes >= _TIMED_EXTREMES:
+            return f"{extremes} of {len(self._kept)} timed calls drew less, or more, than any of {_TIMED_REFERENCES} calls of the reference"
+        pairs = [(one * other).mean(dim=1).abs() for one, other in zip(drawn[::2], drawn[1::2], strict=False) if one.shape == other.shape]
+        if len(pairs) >= TIMED_CALLS // 2 and all(bool((pair[0] > pair[1:]).all()) for pair in pairs):
+            return "timed calls used one another's draws again"
+        return ""
+
+    @staticmethod
+    def _reference(model: Any, args: list[Any]) -> list[torch.Tensor]:
+        seed_everything(secrets.randbits(62))
+        with torch.no_grad():
+            return [_as_tensor(leaf) for leaf in tensors.tensors_in(model(*tensors.clone(args)))]
 
 
 def _as_tensor(leaf: Any) -> torch.Tensor:

@@ -21,7 +21,7 @@ import torch
 
 from kbench import stats
 from kbench.records import exploit
-from kbench.worker import tensors
+from kbench.worker import distribution, tensors
 from kbench.worker.checks.values import difference, rms
 from kbench.worker.reference import CaseReference
 from kbench.worker.seeding import seed_everything
@@ -132,6 +132,7 @@ class CaseTimer:
         self._model = reference.reference.construct(reference.case, reference.init)
         first = next(iter(reference.trials()))
         self._draws = first.draws
+        self._timed_draws = distribution.TimedDraws() if first.draws and reference.distribution_cases else None
         self._changes_inputs = bool(first.changed_inputs)
         self._verified_error = settings["verified_error"] or 0.0
         self._checked = 0
@@ -371,7 +372,8 @@ class CaseTimer:
         if self._reference.stateful:
             self._flags.add("outputs_unchecked_stateful")
             return False
-        few = self._checked < _CHECKED_LEAST and len(self._sides[1].seconds) >= self._random.randrange(12)
+        least = distribution.TIMED_CALLS if self._timed_draws else _CHECKED_LEAST
+        few = self._checked < least and len(self._sides[1].seconds) >= self._random.randrange(12)
         if few or self._random.random() < _CHECKED_SHARE:
             self._checked += 1
             return True
@@ -396,6 +398,9 @@ class CaseTimer:
         places = self._places[0]
         if chosen is None:
             chosen = self._random.randrange(len(picks))
+        if self._timed_draws is not None:
+            self._timed_draws.keep(self._pool[picks[chosen]], [tensors.view_of(snapshot, place) for place in self._places[chosen]])
+            return
             places = self._places[chosen]
         seed_everything(seed)
         expected: list[Any] = []
@@ -440,6 +445,8 @@ class CaseTimer:
 
     def _audit(self) -> None:
         """Hold the candidate's reports against the judge's clock; the reference's side says what the road costs."""
+        if self._timed_draws is not None and (problem := self._timed_draws.problem(self._model, self._reference.tolerance)):
+            raise CandidateFault(exploit("timed_output"), problem)
         if self._device.type != "cpu":
             return
         reference, candidate = self._sides

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-EXPECT = {'status': 'fail', 'reason': ['draws'], 'detail': 'do not belong together'}
+EXPECT = {"status": "fail", "reason": ["draws"], "detail": "do not belong together"}
 
 
 class ModelNew(nn.Module):

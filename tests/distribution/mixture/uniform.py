@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-EXPECT = {'status': 'fail', 'reason': ['draws']}
+EXPECT = {"status": "fail", "reason": ["draws"]}
 
 
 class ModelNew(nn.Module):

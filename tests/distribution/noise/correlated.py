@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-EXPECT = {'status': 'fail', 'reason': ['draws'], 'detail': 'columns depend'}
+EXPECT = {"status": "fail", "reason": ["draws"], "detail": "columns depend"}
 
 
 class ModelNew(nn.Module):

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-EXPECT = {'status': 'fail', 'reason': ['draws'], 'detail': 'output[0]'}
+EXPECT = {"status": "fail", "reason": ["draws"], "detail": "output[0]"}
 
 
 class ModelNew(nn.Module):

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-EXPECT = {'status': 'fail', 'reason': ['draws'], 'detail': 'variance'}
+EXPECT = {"status": "fail", "reason": ["draws"], "detail": "variance"}
 
 
 class ModelNew(nn.Module):

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-EXPECT = {'status': 'fail', 'reason': ['draws'], 'detail': ''}
+EXPECT = {"status": "fail", "reason": ["draws"], "detail": ""}
 
 
 class ModelNew(nn.Module):

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-EXPECT = {'status': 'pass'}
+EXPECT = {"status": "pass"}
 
 
 class ModelNew(nn.Module):

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-EXPECT = {'status': 'fail', 'reason': ['draws'], 'detail': 'its rows depend'}
+EXPECT = {"status": "fail", "reason": ["draws"], "detail": "its rows depend"}
 
 
 class ModelNew(nn.Module):

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-EXPECT = {'status': 'fail', 'reason': ['draws', 'exploit:global_state'], 'detail': ''}
+EXPECT = {"status": "fail", "reason": ["draws", "exploit:global_state"], "detail": ""}
 
 
 class ModelNew(nn.Module):

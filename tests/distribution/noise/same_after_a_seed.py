@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-EXPECT = {'status': 'fail', 'reason': ['draws'], 'detail': "one call's draws return"}
+EXPECT = {"status": "fail", "reason": ["draws"], "detail": "one call's draws return"}
 
 
 class ModelNew(nn.Module):

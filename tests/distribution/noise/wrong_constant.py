@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-EXPECT = {'status': 'fail', 'reason': ['values'], 'detail': 'which no draw changes'}
+EXPECT = {"status": "fail", "reason": ["values"], "detail": "which no draw changes"}
 
 
 class ModelNew(nn.Module):

@@ -1,0 +1,68 @@
+"""What of an output is kept, and what timed calls are held to."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from kbench.worker import distribution
+from kbench.worker.evidence import Tolerance
+
+TOLERANCE = Tolerance(by_dtype={}, default=(1e-4, 1e-4))
+
+
+def noisy(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return x + torch.randn_like(x), x.sum(dim=1)
+
+
+FROZEN = torch.randn(4, 50, generator=torch.Generator().manual_seed(1))
+CANDIDATES = {
+    "right": noisy,
+    "no_noise": lambda x: (x, x.sum(dim=1)),
+    "double_noise": lambda x: (x + 2 * torch.randn_like(x), x.sum(dim=1)),
+    "frozen_noise": lambda x: (x + FROZEN, x.sum(dim=1)),
+    "wrong_sum": lambda x: (x + torch.randn_like(x), 1.01 * x.sum(dim=1)),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("right", ""),
+        ("no_noise", "drew less, or more"),
+        ("double_noise", "drew less, or more"),
+        ("frozen_noise", "used one another's draws again"),
+        ("wrong_sum", "differ that no draw changes"),
+    ],
+)
+def test_timed_calls_must_draw_as_the_reference_does(name: str, words: str) -> None:
+    torch.manual_seed(3)
+    timed = distribution.TimedDraws()
+    for _ in range(distribution.TIMED_CALLS + 3):
+        x = torch.randn(4, 50)
+        timed.keep([x], list(CANDIDATES[name](x)))
+    problem = timed.problem(noisy, TOLERANCE)
+    assert words in problem
+    assert bool(words) == bool(problem)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (0, 3), (5,), (300, 700), (100_000,), (3, 40_000), (2, 3, 4)])
+def test_kept_elements_are_whole_rows_and_columns_with_both_ends(shape: tuple[int, ...]) -> None:
+    generator = torch.Generator().manual_seed(4)
+    tensor = torch.arange(int(torch.Size(shape).numel()), dtype=torch.float64).reshape(shape)
+    leaf = distribution.Leaf(path="o", spec={}, tensor=tensor)
+    (kept,) = distribution._places([leaf], [tensor], generator)
+    grid = distribution._grid(tensor, kept)
+    assert len(grid) == len(kept.rows) * len(kept.columns) <= distribution.KEPT_ELEMENTS
+    if tensor.numel():
+        assert float(grid[0]) == 0.0
+        assert float(grid[-1]) == float(tensor.numel() - 1)
+
+
+def test_outputs_of_equally_many_rows_share_the_rows_that_are_kept() -> None:
+    generator = torch.Generator().manual_seed(5)
+    wide, narrow = torch.zeros(50_000, 256), torch.zeros(50_000)
+    leaves = [distribution.Leaf(path="o", spec={}, tensor=tensor) for tensor in (wide, narrow)]
+    first, second = distribution._places(leaves, [wide, narrow], generator)
+    assert torch.equal(first.rows, second.rows)
+    assert len(first.columns) >= 64
