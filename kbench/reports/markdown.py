@@ -11,11 +11,12 @@ import itertools
 import math
 import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kbench import stats
 from kbench.records import Status, TimingRow, VerdictRow
+from kbench.reports.facts import gain, light, ratio
 from kbench.reports.units import duration, factor, interval
 from kbench.store import Problem, place, uncollected, visible
 
@@ -182,11 +183,15 @@ def _timing_sections(rows: list[TimingRow], *, averaged: bool, changed: set[_Key
 
 
 def _timing_table(rows: Sequence[TimingRow], environments: Mapping[_Environment, int], changed: set[_Key]) -> str:
-    compiled_s = {_problem(row): row.candidate_s for row in rows if row.candidate == _COMPILED and row.candidate_s}
+    # `@compile` always has its column, so that tables of several devices look alike.
+    baselines = sorted({_COMPILED, *(row.candidate for row in rows if row.candidate.startswith("@") and row.candidate_s)})
+    baselines_s = {(row.candidate, *_problem(row)): row.candidate_s for row in rows if row.candidate in baselines and row.candidate_s}
     heads = ["Task", "Case", "Candidate", "Verdict"]
-    heads += ["Reference time:", "Candidate time:", "Speed-up:", "99 % interval:", f"Against `{_COMPILED}`:"]
+    heads += ["Reference time:", "Candidate time:", "Speed-up:", "99 % interval:", *(f"Against `{name}`:" for name in baselines)]
     walls = any(row.reference_wall_s or row.candidate_wall_s for row in rows)
     heads += ["Reference wall:", "Candidate wall:"] if walls else []
+    besides = {head: cell for head, cell in _BESIDES.items() if any(cell(row) for row in rows)}
+    heads += besides
     heads += ["Flags", "When (UTC)"]
     heads += ["On"] if len(environments) > 1 else []
 
@@ -198,10 +203,11 @@ def _timing_table(rows: Sequence[TimingRow], environments: Mapping[_Environment,
             *(_code(row.task), _code(row.case), _code(row.candidate), row.verdict),
             *(duration(row.reference_s), duration(row.candidate_s), factor(row.speedup)),
             "too few pairs" if "few_pairs" in flags else interval(row.speedup_low, row.speedup_high),
-            _against_compiled(row, compiled_s),
+            *(_against(name, row, baselines_s) for name in baselines),
         ]
         cells += [duration(row.reference_wall_s), duration(row.candidate_wall_s)] if walls else []
-        cells += [" ".join(map(_code, flags)), _when(row.started_at)]
+        cells += [cell(row) for cell in besides.values()]
+        cells += [", ".join(filter(None, [" ".join(map(_code, flags)), _gain(row)])), _when(row.started_at)]
         cells += [str(environments[_environment(row)])] if len(environments) > 1 else []
         return cells
 
@@ -212,10 +218,26 @@ def _problem(row: TimingRow) -> tuple[str, str, str]:
     return row.task, row.case, row.reference_sha256
 
 
-def _against_compiled(row: TimingRow, compiled_s: Mapping[tuple[str, str, str], float]) -> str:
-    if row.candidate == _COMPILED or not row.candidate_s or _problem(row) not in compiled_s:
-        return ""
-    return factor(compiled_s[_problem(row)] / row.candidate_s)
+def _against(baseline: str, row: TimingRow, baselines_s: Mapping[tuple[str, str, str, str], float]) -> str:
+    known_s = baselines_s.get((baseline, *_problem(row)))
+    return "" if known_s is None or row.candidate == baseline or not row.candidate_s else factor(known_s / row.candidate_s)
+
+
+def _steady(row: TimingRow) -> float | None:
+    return ratio(row.reference_graph_s, row.candidate_graph_s)
+
+
+def _gain(row: TimingRow) -> str:
+    steady = _steady(row) or ratio(row.reference_stream_s, row.candidate_stream_s)
+    return gain(row.speedup, ratio(row.reference_wall_s, row.candidate_wall_s), steady)
+
+
+# Columns for what only a GPU has, each shown where any row has it.
+_BESIDES: Mapping[str, Callable[[TimingRow], str]] = {
+    "In a graph:": lambda row: factor(_steady(row)),
+    "Kernels:": lambda row: "" if row.candidate_kernels is None else f"{row.reference_kernels} → {row.candidate_kernels}",
+    "Speed of light:": lambda row: light(row.sol_s, row.sol_bound, row.candidate_s),
+}
 
 
 def _mean_line(rows: Sequence[TimingRow]) -> Iterable[str]:

@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from kbench.records import Candidate, Comparison, Status, Task, Timing, Verdict
-from kbench.reports.units import duration, factor, interval
+from kbench.reports.facts import gain, light, ratio
+from kbench.reports.units import duration, energy, factor, interval
 from kbench.store import visible
 
 _STATUS_STYLES = {
@@ -31,8 +32,6 @@ _COMPARISON_STYLES = {
 _INDENT = "      "
 # Details are cut here, not in the record.
 _DETAIL_LIMIT = 400
-# Wall time gains that much more than device time: what was gained is launches.
-_LAUNCH_GAIN = 1.2
 
 
 def verdict_line(verdict: Verdict) -> Text:
@@ -57,10 +56,41 @@ def timing_line(verdict: Verdict, timing: Timing) -> Text:
     bounds = "too few pairs" if "few_pairs" in timing.flags else interval(timing.speedup_low, timing.speedup_high)
     times = f"{duration(timing.reference_s)} → {duration(timing.candidate_s)}"
     _append_line(text, f"{factor(timing.speedup)} ({bounds})  {times}")
-    notes = [*timing.flags, *(["gain is launch overhead"] if _gains_launches(timing) else [])]
-    if notes:
-        _append_line(text, ", ".join(notes), "dim")
+    # The record has every note; only what was asked for is missed here.
+    missed = [note for note in timing.notes if note.startswith("energy")]
+    for line in (_besides(timing), [*timing.flags, *filter(None, [_gain(timing)])], missed):
+        if line:
+            _append_line(text, ", ".join(line), "dim")
     return text
+
+
+def _besides(timing: Timing) -> list[str]:
+    """What was measured besides the headline, on a GPU."""
+    extra = timing.extra
+    kinds = {"graph": "in a graph", "stream": "in a stream"}
+    facts = [
+        f"{name} {duration(reference)} → {duration(candidate)}"
+        for kind, name in kinds.items()
+        if isinstance(reference := extra.get(f"reference_{kind}_s"), float) and isinstance(candidate := extra.get(f"candidate_{kind}_s"), float)
+    ]
+    if facts and timing.reference_wall_s and timing.candidate_wall_s:
+        facts.insert(0, f"wall {duration(timing.reference_wall_s)} → {duration(timing.candidate_wall_s)}")
+    joules = (extra.get("reference_energy_j"), extra.get("candidate_energy_j"))
+    if all(isinstance(value, float) for value in joules):
+        facts.append(" → ".join(energy(value) for value in joules))
+    if extra.get("candidate_kernels") is not None:
+        facts.append(f"kernels {extra['reference_kernels']} → {extra['candidate_kernels']}")
+    if bound := light(extra.get("sol_s"), extra.get("sol_bound"), timing.candidate_s):
+        facts.append(bound if bound.endswith("bound") else f"speed of light {bound}")
+    return facts
+
+
+def _gain(timing: Timing) -> str:
+    extra = timing.extra
+    steady = ratio(extra.get("reference_graph_s"), extra.get("candidate_graph_s")) or ratio(
+        extra.get("reference_stream_s"), extra.get("candidate_stream_s")
+    )
+    return gain(timing.speedup, ratio(timing.reference_wall_s, timing.candidate_wall_s), steady)
 
 
 def list_table(tasks: Sequence[Task], candidates: Iterable[Candidate]) -> Table:
@@ -104,9 +134,3 @@ def _append_line(text: Text, line: str, style: str = "") -> None:
 
 def _text(text: str, style: str = "") -> Text:
     return Text(visible(text), style, overflow="fold")
-
-
-def _gains_launches(timing: Timing) -> bool:
-    if not timing.reference_wall_s or not timing.candidate_wall_s:
-        return False
-    return timing.reference_wall_s / timing.candidate_wall_s > _LAUNCH_GAIN * timing.speedup

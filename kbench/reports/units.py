@@ -13,6 +13,15 @@ def duration(seconds: float | None) -> str:
     return f"{_rounded(seconds * 1e3)} ms" if seconds >= 1e-3 else f"{_rounded(seconds * 1e6)} µs"  # noqa: PLR2004
 
 
+def energy(joules: object) -> str:
+    """Write an energy as `12.3 mJ`; nothing where it is unknown."""
+    if not isinstance(joules, (int, float)):
+        return ""
+    if joules >= 1:
+        return f"{_rounded(joules)} J"
+    return f"{_rounded(joules * 1e3)} mJ" if joules >= 1e-3 else f"{_rounded(joules * 1e6)} µJ"  # noqa: PLR2004
+
+
 def factor(ratio: float | None) -> str:
     """Write a ratio as `2.31×`; nothing where it is unknown."""
     return "" if ratio is None else f"{_rounded(ratio)}×"

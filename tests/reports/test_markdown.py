@@ -110,6 +110,32 @@ def test_the_latest_row_of_a_candidate_counts() -> None:
     assert [row[6] for row in cells_of(render(timings, [], [], all_rows=True), "fused")] == ["3.00×", "2.00×"]
 
 
+def test_what_only_a_gpu_has_stands_where_a_row_has_it() -> None:
+    seen = {"reference_graph_s": 90e-6, "candidate_graph_s": 30e-6, "reference_kernels": 9, "candidate_kernels": 1, "sol_s": 20e-6, "sol_bound": "memory"}
+    page = render([timed("cvae", "fused", 8.0, **H200, **seen), timed("cvae", "plain", 2.0, **H200)], [], [])
+    heads = next(line for line in page.splitlines() if line.startswith("| Task"))
+
+    assert "| In a graph | Kernels | Speed of light |" in heads
+    assert cells_of(page, "fused")[0][-5:-2] == ["3.00×", "9 → 1", "35 % (memory)"]
+    assert cells_of(page, "plain")[0][-5:-2] == ["", "", ""]
+    assert "Kernels" not in render([timed("cvae", "plain", 2.0, **CPU)], [], [])
+
+
+def test_every_baseline_that_was_timed_has_a_column() -> None:
+    rows = [timed("cvae", "@compile", 2.0), timed("cvae", "@cudagraph", 4.0), timed("cvae", "fused", 8.0)]
+    page = render(rows, [], [])
+
+    assert "| Against `@compile` | Against `@cudagraph` |" in page
+    assert cells_of(page, "fused")[0][8:10] == ["4.00×", "2.00×"]
+    assert cells_of(page, "@cudagraph")[0][8:10] == ["2.00×", ""]
+
+
+def test_a_gain_that_a_graph_takes_away_is_said() -> None:
+    page = render([timed("cvae", "fused", 2.0, reference_graph_s=10e-6, candidate_graph_s=10e-6)], [], [])
+
+    assert "gain is launch overhead" in page
+
+
 def test_a_candidate_that_fails_now_loses_its_time() -> None:
     """A wrong kernel has no speed, however fast it was when it was right."""
     timings = [timed("cvae", "fused", 3.0), timed("cvae", "other", 3.0)]

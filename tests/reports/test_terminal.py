@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from pathlib import Path
 
@@ -90,6 +91,30 @@ def test_flags_and_gains_that_are_launches_are_said() -> None:
         "      1.00× (too few pairs)  50.0 µs → 50.0 µs",
         "      few_pairs, gain is launch overhead",
     ]
+
+
+def test_what_a_gpu_has_besides_is_one_line() -> None:
+    extra = {
+        "reference_graph_s": 60e-6,
+        "candidate_graph_s": 5e-6,
+        "reference_kernels": 28,
+        "candidate_kernels": 1,
+        "reference_energy_j": 0.012,
+        "candidate_energy_j": 0.0008,
+        "sol_s": 100e-6,
+        "sol_bound": "memory",
+    }
+    timing = dataclasses.replace(TIMING, reference_wall_s=595e-6, candidate_wall_s=250e-6, extra=extra, notes=("clocks unknown",))
+
+    assert shown(timing_line(PASSED, timing), width=200).splitlines()[2:] == [
+        "      wall 595 µs → 250 µs, in a graph 60.0 µs → 5.00 µs, 12.0 mJ → 800 µJ, kernels 28 → 1, speed of light 51 % (memory)",
+    ]
+
+
+def test_energy_that_was_asked_for_and_not_measured_says_why() -> None:
+    timing = dataclasses.replace(TIMING, notes=("clocks unknown", "energy not measured: no counter"))
+
+    assert shown(timing_line(PASSED, timing)).splitlines()[2:] == ["      energy not measured: no counter"]
 
 
 def test_the_list_shows_selectors_cases_and_what_is_broken() -> None:
