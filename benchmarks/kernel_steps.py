@@ -90,7 +90,14 @@ STEPS = (
         "the path of small batches",
         (("device.fits(tile_bytes) && batch >= device.processors() * (kTile / 2)", "false"),),
     ),
-    Step("cvae", "fused", "one_block", "large", "one block a multiprocessor", (("__launch_bounds__(kTileThreads, 2)", "__launch_bounds__(kTileThreads, 1)"),)),
+    Step(
+        "cvae",
+        "fused",
+        "one_block",
+        "large",
+        "one block a multiprocessor",
+        (("__launch_bounds__(kTileThreads, 2)", "__launch_bounds__(kTileThreads, 1)"),),
+    ),
 )
 
 
@@ -123,7 +130,9 @@ def write_tree(root: Path) -> Path:
         source = (ROOT / "candidates" / step.task / f"{step.candidate}.py").read_text()
         for text, replacement in step.edits:
             if source.count(text) != 1:
-                raise SystemExit(f"error: {step.task}/{step.candidate} has {source.count(text)} places {text!r}\nhint: mend step {step.name} in {__file__}")
+                raise SystemExit(
+                    f"error: {step.task}/{step.candidate} has {source.count(text)} places {text!r}\nhint: mend step {step.name} in {__file__}"
+                )
             source = source.replace(text, replacement)
         path = root / "candidates" / step.task / f"{step.name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)

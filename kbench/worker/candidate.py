@@ -345,7 +345,10 @@ def failure(error: BaseException) -> Message:
     except BaseException as inner:  # noqa: BLE001 - hostile formatting
         text = f"(its message cannot be shown: {type(inner).__name__})"
     try:
-        trace = "".join(traceback.format_exception(error, limit=-8))
+        # A message of many MB would be taken apart line by line.
+        is_long = len(text) > _TRACE_LIMIT
+        lines = traceback.format_tb(error.__traceback__, limit=-8) if is_long else traceback.format_exception(error, limit=-8)
+        trace = "".join(lines)
     except BaseException:  # noqa: BLE001 - hostile formatting
         trace = ""
     kind = type(error).__name__
