@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -319,10 +320,23 @@ def direct_pair() -> tuple[int, int]:
 
 
 class Scratch:
-    """A private empty folder for one candidate, removed with all that is in it."""
+    """A private folder for one candidate: `own`, where it may do what it wants, and `given`, which it may only read."""
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="kbench-"))
+        self.own = self.path / "own"
+        self.given = self.path / "given"
+        self.own.mkdir()
+        self.given.mkdir()
+
+    def give(self, file: Path) -> Path:
+        """Copy a file to where the candidate may read it; the place of the copy.
+
+        Raises:
+            OSError: it cannot be copied.
+        """
+        folder = Path(tempfile.mkdtemp(dir=self.given))
+        return Path(shutil.copy(file, folder / file.name))
 
     def remove(self) -> None:
         """Remove it, where no keeper has done so; what cannot be removed stays, and that is all."""

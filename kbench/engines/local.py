@@ -51,6 +51,8 @@ _READY_S = 30.0
 # Host memory of a candidate's process tree; a share of the machine, so that the judge survives it.
 _MEMORY_SHARE = 0.7
 _MAX_PROCESSES = 256
+# Two compilers at a time, each with some programs of its own.
+_MAX_BUILD_PROCESSES = 128
 # Processes and threads together: a pool of threads for each of many libraries.
 _MAX_TASKS = 2048 + 16 * (os.cpu_count() or 1)
 
@@ -131,6 +133,7 @@ class LocalEngine:
         # Processes of candidates that come next, with their GPU contexts.
         self.prefetched: dict[tuple[str, str], CandidateProcess] = {}
         self._leases: dict[str, Lease] = {}
+        self._built: dict[Path, set[Path]] = {}
         self._stop = False
         self.facts: dict[str, Any] = {}
 
@@ -259,6 +262,14 @@ class LocalEngine:
         if name not in self._leases:
             self._leases[name] = Lease(name)
         return self._leases[name]
+
+    def built_for(self, candidate: Candidate) -> frozenset[Path]:
+        """The entries of the build cache that are known to be a candidate's: it may read them, and no others."""
+        return frozenset(path for path in self._built.get(candidate.source, ()) if path.is_dir())
+
+    def remember_built_for(self, candidate: Candidate, entry: Path) -> None:
+        """An entry of the build cache is this candidate's."""
+        self._built.setdefault(candidate.source, set()).add(entry)
 
     def build_ahead(self, job: Job) -> None:
         """Begin to build what a job needs, unless that is under way."""
@@ -474,6 +485,7 @@ class CandidateProcess:
             "wrap": candidate.name if candidate.name.startswith("@") else "",
         }
         self._scratch: Scratch | None = None
+        self._entries: frozenset[Path] = frozenset()
         self._worker: Worker | None = None
         self._service: asyncio.Task[None] | None = None
         self._service_channel: ParentChannel | None = None
@@ -509,9 +521,9 @@ class CandidateProcess:
         self._scratch = Scratch()
         service, service_fd = channel_pair()
         self._service_channel = service
-        args: dict[str, Any] = {**self._args, "scratch": str(self._scratch.path), "limits": self._limits(self._scratch.path)}
+        args: dict[str, Any] = {**self._args, "limits": self._limits(self._scratch.path)}
         if not self._trusted:
-            args["confine"] = self._policy(self._scratch.path)
+            args["confine"] = self._policy(self._scratch)
         self._worker = self._engine.zygote.spawn("candidate", args, [fd, service_fd])
         self._service = asyncio.create_task(self._serve_builds(service))
 
@@ -525,16 +537,19 @@ class CandidateProcess:
             "scratch": str(scratch),
         }
 
-    def _policy(self, scratch: Path) -> dict[str, Any]:
+    def _policy(self, scratch: Scratch) -> dict[str, Any]:
         """What the candidate may touch: its own file, a folder of its own name beside it, and what was built for it."""
-        source = self._candidate.source.resolve()
-        own = [source, source.with_suffix(""), self._engine.options.cache]
+        self._entries = self._engine.built_for(self._candidate)
         return {
-            "scratch": str(scratch),
-            "readable": [str(path) for path in own if path.exists()],
+            "scratch": str(scratch.own),
+            "readable": [str(path) for path in (*self._sources(), scratch.given, *self._entries)],
             "hidden": [str(path) for path in self._engine.options.hidden],
             "gpu": self._args["device"] != "cpu",
         }
+
+    def _sources(self) -> list[Path]:
+        source = self._candidate.source.resolve()
+        return [path for path in (source, source.with_suffix("")) if path.exists()]
 
     async def _serve_builds(self, service: ParentChannel) -> None:
         """Have what the candidate asks for built by a process that it cannot touch."""
@@ -544,7 +559,7 @@ class CandidateProcess:
                 if request.get("op") == "ready":
                     self._ready.set()
                     continue
-                await service.send(await self._build(request))
+                await service.send(self._given(await self._build(request)))
         except (Closed, ProtocolError):
             pass
         finally:
@@ -553,7 +568,18 @@ class CandidateProcess:
 
     async def _build(self, request: Message) -> Message:
         channel, fd = channel_pair()
-        args = {"cache": str(self._engine.options.cache), "jobs": 2, "limits": {"memory_bytes": self._engine.options.memory_bytes}}
+        args: dict[str, Any] = {
+            "cache": str(self._engine.options.cache),
+            "jobs": 2,
+            "limits": {"memory_bytes": self._engine.options.memory_bytes, "max_processes": _MAX_BUILD_PROCESSES},
+        }
+        if not self._trusted:
+            assert self._scratch is not None
+            # Compilers run on the candidate's sources and flags: they may read what it may.
+            args["confine"] = {
+                "readable": [str(path) for path in (*self._sources(), self._scratch.own)],
+                "hidden": [str(path) for path in self._engine.options.hidden],
+            }
         builder = self._engine.zygote.spawn("builder", args, [fd])
         try:
             await channel.send(request)
@@ -564,6 +590,19 @@ class CandidateProcess:
         finally:
             channel.close()
             await builder.end()
+
+    def _given(self, built: Message) -> Message:
+        """Put what was built where this process may read it; the next one of the candidate may read it where it lies."""
+        if not built.get("ok") or self._trusted or self._scratch is None:
+            return built
+        path = Path(built["path"])
+        self._engine.remember_built_for(self._candidate, path.parent)
+        if path.parent in self._entries:
+            return built
+        try:
+            return {**built, "path": str(self._scratch.give(path))}
+        except OSError as error:
+            return {"ok": False, "failure": f"what was built cannot be handed over: {error}", "transient": True}
 
     @property
     def output_tail(self) -> str:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from kbench.protocol import Channel
 from kbench.worker import confine
+from kbench.worker.build import toolchain
 from kbench.worker.build.cache import Cache
 from kbench.worker.build.make import build
 from kbench.worker.build.processes import Confine
 from kbench.worker.build.request import BuildRequest, BuildResult
+
+_FOLDER_FLAG = re.compile(r"-(?:I|L|isystem *)(/.*)")
 
 
 def main(args: Mapping[str, Any], fds: list[int]) -> None:
@@ -25,14 +32,33 @@ def main(args: Mapping[str, Any], fds: list[int]) -> None:
         result = BuildResult(ok=False, failure=f"no build request: {error}", transient=True)
     else:
         cache = Cache(Path(args["cache"]))
-        result = build(request, cache, jobs=int(args["jobs"]), confine=_confine(args.get("confine"), cache))
+        result = build(request, cache, jobs=int(args["jobs"]), confine=_confine(args.get("confine"), request))
     channel.send(result.to_json())
     channel.close()
 
 
-def _confine(policy: Mapping[str, Any] | None, cache: Cache) -> Confine | None:
-    """Hold compilers to what the candidate itself may read: its sources and flags are as hostile as it is."""
+def _confine(policy: Mapping[str, Any] | None, request: BuildRequest) -> Confine | None:
+    """Hold compilers to what the candidate itself may read, and the libraries it names: its sources and flags are as hostile as it is."""
     if policy is None:
         return None
-    readable = [*policy.get("readable", ()), str(cache.root)]
-    return lambda folder: confine.confine(confine.Policy.from_json({**policy, "readable": readable, "scratch": str(folder), "gpu": False}))
+    held = confine.Policy.from_json({**policy, "scratch": "", "libraries": list(_libraries(request))})
+    held = replace(held, readable=(*held.readable, *_tools()))
+    return lambda folder, *entries: confine.confine(replace(held, scratch=folder, readable=(*held.readable, *entries)))
+
+
+def _libraries(request: BuildRequest) -> Iterator[str]:
+    """Folders of headers and libraries that a request names."""
+    yield from request.extra_include_paths
+    for flag in (*request.extra_cflags, *request.extra_cuda_cflags, *request.extra_ldflags):
+        if found := _FOLDER_FLAG.fullmatch(flag):
+            yield found[1]
+
+
+def _tools() -> Iterator[Path]:
+    """Where the compilers are, if that is no folder of the system's."""
+    if (home := toolchain.current().cuda_home) is not None:
+        yield home
+    for name in (os.environ.get("CXX", ""), os.environ.get("NVCC_CCBIN", "")):
+        if program := shutil.which(name):
+            yield Path(program)
+            yield Path(program).resolve().parent

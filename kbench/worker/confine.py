@@ -39,7 +39,16 @@ _SYSTEM = (
     "/proc",
     "/sys",
 )
-_SYSTEM_VARIABLES = ("CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH")
+_SYSTEM_VARIABLES = (
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "LD_LIBRARY_PATH",
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "CPLUS_INCLUDE_PATH",
+    "LIBRARY_PATH",
+    "COMPILER_PATH",
+)
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _GPU_DEVICES = ("/dev/nvidia*",)
 # POSIX semaphores live here, and with them every pool of processes (torch.compile has one); CUDA's IPC, too.
@@ -86,7 +95,8 @@ class Policy:
 
     `scratch` becomes its working folder, its home and the place of all caches; like `writable`, it
     may do there what it wants. `hidden` is carved out of whatever else is readable, unless it is
-    itself in `readable`, `writable` or the interpreter's. `data_bytes` bounds private memory,
+    itself in `readable`, `writable` or the interpreter's. `libraries` are readable but for what is
+    hidden, if they are no home or above one and nothing private. `data_bytes` bounds private memory,
     which a CUDA process reserves without measure: leave it None there. `max_threads` counts from
     what the user runs already.
     """
@@ -95,6 +105,7 @@ class Policy:
     readable: tuple[Path, ...] = ()
     writable: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
+    libraries: tuple[Path, ...] = ()
     gpu: bool = False
     file_bytes: int = 4 * 2**30
     data_bytes: int | None = None
@@ -103,7 +114,7 @@ class Policy:
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Policy:
         """Read a policy from the parent's message, whose keys are the fields; paths are text."""
-        paths = {name: tuple(map(Path, fields[name])) for name in ("readable", "writable", "hidden") if name in fields}
+        paths = {name: tuple(map(Path, fields[name])) for name in ("readable", "writable", "hidden", "libraries") if name in fields}
         return cls(**{**fields, **paths, "scratch": Path(fields["scratch"])})
 
 
@@ -228,6 +239,11 @@ def _is_narrow(name: str) -> bool:
     """An absolute folder that is neither the root nor the user's home nor above it."""
     home = Path(os.path.expanduser("~"))
     return os.path.isabs(name) and Path(name).resolve() not in (Path("/"), home, *home.parents)
+
+
+def _is_library(path: Path) -> bool:
+    """What a stranger may name as a folder of headers: not `~/.ssh`, and nothing around it."""
+    return _is_narrow(str(path)) and not any(part.startswith(".") for part in path.resolve().parts)
 
 
 def _holds_packages(path: Path) -> bool:

@@ -565,6 +565,23 @@ def test_a_writable_folder_besides_is_free_too(land: Land) -> None:
     assert land.attempt("write", str(entry / "new"), writable=[str(entry)]).result == "mine"
 
 
+def test_a_library_that_a_stranger_names_is_readable_but_for_what_is_hidden_or_private(land: Land) -> None:
+    for name in ("libraries/include/all.h", "libraries/project/results.csv", "home/.ssh/key", "home/include/all.h"):
+        (land.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (land.root / name).write_text("here before")
+    hidden = [str(land.root / "libraries/project"), str(land.root / "project")]
+
+    def attempt(path: str, *libraries: str) -> Answer:
+        return land.attempt("read", str(land.root / path), hidden=hidden, libraries=[str(land.root / name) for name in libraries])
+
+    assert attempt("libraries/include/all.h", "libraries").result == "here before"
+    assert attempt("home/include/all.h", "home/include").result == "here before"
+    assert attempt("libraries/project/results.csv", "libraries").error == "EACCES"
+    assert attempt("project/references/task.py", "project/references").error == "EACCES"
+    assert attempt("home/.ssh/key", "home/.ssh").error == "EACCES"
+    assert attempt("home/secret", "home", ".").error == "EACCES"
+
+
 def test_a_project_inside_a_readable_folder_stays_hidden(land: Land) -> None:
     """A project may well lie in /opt, or in a folder of libraries."""
     packages = land.root / "packages"

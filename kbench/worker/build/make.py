@@ -94,6 +94,7 @@ class _Build:
         self._folder = cache.work_folder(key)
         self._jobs = jobs
         self._confine = confine
+        self._entries: list[Path] = []
         self._deadline_s = time.monotonic() + TIMEOUT_S
         self._foreseen = user_files.included(request)
 
@@ -151,7 +152,8 @@ class _Build:
         header = precompiled(self._request, units[0], self._folder / "precompiled") if self._language(units[0]) is cpp else None
         if header is None:
             return self._compile(units, light)
-        if header.attach(self._cache):
+        if (entry := header.attach(self._cache)) is not None:
+            self._entries.append(entry)
             prefixed = [replace(units[0], prefix=header.header), *units[1:]]
             return dict(zip(units, self._compile(prefixed, light).values(), strict=True))
         # nvcc keeps two cores busy, a C++ compiler one; who waits for this build must not wait for the next one's.
@@ -177,8 +179,13 @@ class _Build:
             jobs=self._jobs,
             timeout_s=self._deadline_s - time.monotonic(),
             memory_bytes=memory_bytes,
-            confine=self._confine,
+            confine=None if self._confine is None else self._hold,
         )
+
+    def _hold(self, folder: Path) -> None:
+        """Confine a compiler: beside the folder it may read the entries of the cache that are made to be read by it."""
+        assert self._confine is not None
+        self._confine(folder, *self._entries)
 
     def _is_sound(self, unit: Unit, end: Finished) -> bool:
         """Whether a unit may stay as the light headers made it: the names in all that it read were known."""

@@ -50,12 +50,13 @@ class Precompiled:
     def _dependencies(self) -> Path:
         return self.folder / f"{_NAME}.d"
 
-    def attach(self, cache: Cache) -> bool:
-        """Have the compiler find a finished one beside the header; False where there is none."""
+    def attach(self, cache: Cache) -> Path | None:
+        """Have the compiler find a finished one beside the header; the entry of the cache that it lies in, None where there is none."""
         artifact = cache.artifact(self.key)
-        if artifact is not None:
-            self._compiled.symlink_to(artifact)
-        return artifact is not None
+        if artifact is None:
+            return None
+        self._compiled.symlink_to(artifact)
+        return artifact.parent
 
     def is_worth_making(self, cache: Cache) -> bool:
         """Whether these flags were seen before and nobody has tried yet."""

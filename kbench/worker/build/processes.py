@@ -32,7 +32,7 @@ _TRANSIENT = re.compile(
     r"|Resource temporarily unavailable"
 )
 
-Confine = Callable[[Path], object]
+Confine = Callable[..., object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
