@@ -398,10 +398,10 @@ class CaseTimer:
         places = self._places[0]
         if chosen is None:
             chosen = self._random.randrange(len(picks))
-        if self._timed_draws is not None:
-            self._timed_draws.keep(self._pool[picks[chosen]], [tensors.view_of(snapshot, place) for place in self._places[chosen]])
-            return
             places = self._places[chosen]
+        if self._timed_draws is not None:
+            self._timed_draws.keep(self._pool[picks[chosen]], [tensors.view_of(snapshot, place) for place in places])
+            return
         seed_everything(seed)
         expected: list[Any] = []
         with torch.no_grad():
