@@ -1,0 +1,75 @@
+"""Which features of CUDA are known not to run on the CPU, by the names that a source uses them under?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_HEADERS: Mapping[str, str] = {
+    "mma.h": "tensor-core fragments",
+    "cuda/barrier": "asynchronous barriers",
+    "cuda/pipeline": "asynchronous pipelines",
+    "cuda_pipeline.h": "asynchronous pipelines",
+    "cudaTypedefs.h": "bulk copies",
+    "cuda_fp8.h": "eight-bit floats",
+    "cuda_fp4.h": "four-bit floats",
+    "cublas_v2.h": "cuBLAS",
+    "cublasLt.h": "cuBLAS",
+    "cudnn.h": "cuDNN",
+    "cusparse.h": "cuSPARSE",
+    "cufft.h": "cuFFT",
+    "curand.h": "cuRAND's host side",
+    "ATen/cuda/CUDABlas.h": "cuBLAS",
+    "ATen/cuda/CUDAGraph.h": "CUDA graphs",
+}
+_HEADER_FOLDERS: Mapping[str, str] = {
+    "cub/": "CUB",
+    "thrust/": "Thrust",
+    "cute/": "CuTe",
+    "cutlass/": "CUTLASS",
+    "cuda/": "libcu++",
+    "nccl": "NCCL",
+}
+_NAMES: Mapping[str, str] = {
+    "wmma": "tensor-core fragments",
+    "nvcuda": "tensor-core fragments",
+    "CUtensorMap": "bulk copies",
+    "cp_async_bulk_tensor": "bulk copies",
+    "cudaTextureObject_t": "textures",
+    "cudaSurfaceObject_t": "surfaces",
+    "cudaGraph_t": "CUDA graphs",
+    "cudaStreamBeginCapture": "CUDA graphs",
+    "curandState": "cuRAND's XORWOW generator",
+    "curandState_t": "cuRAND's XORWOW generator",
+    "curandStateXORWOW_t": "cuRAND's XORWOW generator",
+    "curandStateMRG32k3a_t": "cuRAND's MRG32k3a generator",
+    "curandStateMtgp32_t": "cuRAND's MTGP32 generator",
+    "__cluster_dims__": "clusters of blocks",
+    "cudaLaunchKernelExC": "clusters of blocks",
+    "setmaxnreg": "register reallocation",
+}
+_NAME_STARTS: Mapping[str, str] = {
+    "tex1D": "textures",
+    "tex2D": "textures",
+    "tex3D": "textures",
+    "surf1D": "surfaces",
+    "surf2D": "surfaces",
+    "cublas": "cuBLAS",
+    "cudnn": "cuDNN",
+    "cudaGraph": "CUDA graphs",
+    "__nv_fp8": "eight-bit floats",
+    "__nvvm_": "NVVM intrinsics",
+}
+
+
+def of_header(name: str) -> str:
+    """The unknown feature that an include brings, or nothing."""
+    if name in _HEADERS:
+        return _HEADERS[name]
+    return next((feature for start, feature in _HEADER_FOLDERS.items() if name.startswith(start)), "")
+
+
+def of_name(name: str) -> str:
+    """The unknown feature that a word stands for, or nothing."""
+    if name in _NAMES:
+        return _NAMES[name]
+    return next((feature for start, feature in _NAME_STARTS.items() if name.startswith(start)), "")

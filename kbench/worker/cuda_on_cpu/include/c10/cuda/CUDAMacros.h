@@ -1,0 +1,2 @@
+#pragma once
+#define C10_CUDA_API

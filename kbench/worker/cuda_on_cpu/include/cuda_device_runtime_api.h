@@ -1,0 +1,2 @@
+#pragma once
+#include "kbench_cuda/device.h"
