@@ -8,6 +8,13 @@ from enum import StrEnum
 from pathlib import Path
 
 SCHEMA = 1
+# The device of a CUDA candidate where there is no GPU: its kernels run, watched, on the CPU, and are never timed.
+CUDA_ON_CPU = "cuda-on-cpu"
+
+
+def is_gpu(device: str) -> bool:
+    """Whether the device of a job or a record is a GPU: `cuda` or `cuda:N`."""
+    return device.partition(":")[0] == "cuda"
 
 
 class Status(StrEnum):
@@ -22,8 +29,8 @@ class Status(StrEnum):
 class Reason(StrEnum):
     """Why a candidate did not pass: the check or the stage that says so.
 
-    `EXPLOIT` and `CONTRACT` are families: their text in a record is `exploit:<name>` and
-    `contract:<name>`, made by `exploit()` and `contract()`.
+    `EXPLOIT`, `CONTRACT` and `CUDA` are families: their text in a record is `exploit:<name>`,
+    `contract:<name>` (made by `exploit()` and `contract()`) and `cuda:<name>`, a kernel's fault where it is watched.
     """
 
     BUILD = "build"
@@ -44,6 +51,7 @@ class Reason(StrEnum):
     DETERMINISM = "determinism"
     EXPLOIT = "exploit"
     CONTRACT = "contract"
+    CUDA = "cuda"
     REFERENCE = "reference"
     MACHINE = "machine"
 

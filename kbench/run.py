@@ -24,7 +24,7 @@ from kbench.engines.local import Events, Job, LocalEngine, Options, Result
 from kbench.errors import NothingSelectedError, UsageError
 from kbench.outcome import Outcome
 from kbench.progress import Reporter
-from kbench.records import Candidate, Case, Environment, Status, Task, Timing, TimingRow, VerdictRow
+from kbench.records import CUDA_ON_CPU, Candidate, Case, Environment, Status, Task, Timing, TimingRow, VerdictRow, is_gpu
 from kbench.reports import REPORTS
 from kbench.store import Store
 
@@ -175,7 +175,7 @@ class _Session(Events):
         for candidate in selection.candidates:
             task = tasks[candidate.task]
             device, skip = _device(self._request.device, candidate, engine.facts)
-            if self._timed and not skip and (task.name, device) not in have and self._request.pair is None:
+            if self._timed and not skip and device != CUDA_ON_CPU and (task.name, device) not in have and self._request.pair is None:
                 have.add((task.name, device))
                 jobs += self._baseline_jobs(task, device)
             jobs.append(self._job(task, candidate, device, skip))
@@ -189,7 +189,7 @@ class _Session(Events):
         if not cases and not skip:
             skip = f"no case of `{task.name}` runs on {device}"
         timed = tuple(case.name for case in cases if case.timed) or tuple(case.name for case in cases[:1])
-        if candidate.language == "triton" and device == "cpu":
+        if device == CUDA_ON_CPU or (candidate.language == "triton" and device == "cpu"):
             # Interpreted: its outputs are the kernel's, its time is not.
             timed = ()
         elif self._request.cases:
@@ -202,12 +202,12 @@ class _Session(Events):
             cases=cases,
             timed=timed if self._timed else (),
             skip=skip,
-            movable=not skip and device.startswith("cuda") and self._request.device in ("auto", "cuda"),
+            movable=not skip and is_gpu(device) and self._request.device in ("auto", "cuda"),
         )
 
     def _baseline_jobs(self, task: Task, device: str) -> Iterable[Job]:
         for name in self._settings(task).baselines:
-            if name in _CUDA_BASELINES and not device.startswith("cuda"):
+            if name in _CUDA_BASELINES and not is_gpu(device):
                 continue
             baseline = Candidate(task=task.name, name=name, source=task.reference, sha256=task.sha256)
             job = self._job(task, baseline, device, "")
@@ -218,7 +218,7 @@ class _Session(Events):
         return self._request.config.settings_for(task.name, self._request.overrides)
 
     def _cases_on(self, task: Task, device: str) -> tuple[Case, ...]:
-        kind = device.partition(":")[0]
+        kind = "cuda" if is_gpu(device) else "cpu"
         wanted = self._request.cases
         return tuple(case for case in task.cases if (case.name in wanted if wanted else kind in case.devices))
 
@@ -316,11 +316,17 @@ def _device(wanted: str, candidate: Candidate, facts: dict[str, object]) -> tupl
         return "cuda:0", ""
     if "cpu" in candidate.devices or (candidate.language == "triton" and _has_triton()):
         return "cpu", ""
+    if candidate.language == "cuda" and _has_cuda_parser():
+        return CUDA_ON_CPU, ""
     return "cuda", "needs CUDA: " + ("asked for the CPU" if kind == "cpu" else _why_no_gpu(facts))
 
 
 def _has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None
+
+
+def _has_cuda_parser() -> bool:
+    return all(importlib.util.find_spec(name) is not None for name in ("tree_sitter", "tree_sitter_cuda"))
 
 
 def _why_no_gpu(facts: dict[str, object]) -> str:

@@ -22,6 +22,7 @@ from kbench.engines.queue import ANY_GPU, CPU, Bucket, Queue, pool_of
 from kbench.errors import MachineError
 from kbench.protocol import Closed, Message, ProtocolError
 from kbench.records import (
+    CUDA_ON_CPU,
     Candidate,
     Case,
     CaseVerdict,
@@ -33,6 +34,7 @@ from kbench.records import (
     Task,
     Timing,
     Verdict,
+    is_gpu,
 )
 from kbench.sandbox import Ending, ParentChannel, Scratch, Worker, Zygote, channel_pair, direct_pair
 
@@ -181,7 +183,7 @@ class LocalEngine:
 
     def gpu_facts(self, device: str) -> dict[str, Any]:
         """What is known of the GPU of a device; nothing for a CPU."""
-        if not device.startswith("cuda"):
+        if not is_gpu(device):
             return {}
         found: dict[str, Any] = self.facts["gpus"][int(device.partition(":")[2] or 0)]
         return found
@@ -298,7 +300,7 @@ class LocalEngine:
         """Load a candidate where there is no GPU, so that what it builds is in the cache; its answer."""
         async with self._compiling, self._gate.shared(), self._lease("cpu").hold(alone=False):
             self._events.stage(job.candidate.label, "build")
-            process = CandidateProcess(self, job.candidate, device="cpu", threads=1, hide_gpu=True)
+            process = CandidateProcess(self, job.candidate, device=CUDA_ON_CPU if job.device == CUDA_ON_CPU else "cpu", threads=1, hide_gpu=True)
             channel = process.open()
             try:
                 return await asyncio.wait_for(self._ask_to_load(channel, job), job.settings.timeout_s)
@@ -374,7 +376,7 @@ class _Lane:
         return result
 
     def _process(self, job: Job) -> CandidateProcess:
-        return CandidateProcess(self._engine, job.candidate, device=job.device, threads=self._threads(job), hide_gpu=job.device == "cpu")
+        return CandidateProcess(self._engine, job.candidate, device=job.device, threads=self._threads(job), hide_gpu=not is_gpu(job.device))
 
     async def _prefetch(self) -> None:
         """Start the next candidate's process while this one is verified: its GPU context takes as long as most verdicts.
@@ -454,7 +456,7 @@ class _Lane:
                     return dataclasses.replace(verdict, status=status, reason=reason, detail=detail, case=case), tuple(timings)
                 assert answer is not None
                 timings.append(timing_from(answer["timing"]))
-            if job.device.startswith("cuda"):
+            if is_gpu(job.device):
                 # Only now: what is examined may leave the process the slower for it.
                 timings = [examined(timing, *await judge.examine(timing.case, job, process)) for timing in timings]
         return verdict, tuple(timings)
@@ -477,11 +479,12 @@ class CandidateProcess:
         self._candidate = candidate
         self._trusted = trusted or candidate.name.startswith("@")
         self._args = {
-            "device": "cuda:0" if device.startswith("cuda") else "cpu",
+            "device": "cuda:0" if is_gpu(device) else "cpu",
+            "cuda_on_cpu": device == CUDA_ON_CPU,
             "threads": threads,
             "gpu": "" if hide_gpu else _visible(device),
             "cache": str(engine.options.cache),
-            "interpret": candidate.language == "triton" and device == "cpu",
+            "interpret": device == CUDA_ON_CPU or (candidate.language == "triton" and device == "cpu"),
             "wrap": candidate.name if candidate.name.startswith("@") else "",
         }
         self._scratch: Scratch | None = None
@@ -724,7 +727,7 @@ class JudgeProcess:
                 reference,
                 device=job.device,
                 threads=self._engine.options.cores,
-                hide_gpu=job.device == "cpu",
+                hide_gpu=not is_gpu(job.device),
                 trusted=True,
             )
             fds.append(started.open_for_judge())
@@ -753,7 +756,7 @@ class JudgeProcess:
 
 def _visible(device: str) -> str:
     """The value of CUDA_VISIBLE_DEVICES under which a device is the only one: none for a CPU."""
-    if not device.startswith("cuda"):
+    if not is_gpu(device):
         return ""
     index = int(device.partition(":")[2] or 0)
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES", "")
@@ -779,7 +782,8 @@ def _opening(engine: LocalEngine, job: Job, threads: int) -> dict[str, Any]:
     return {
         "task": job.task.name,
         "reference": str(job.task.reference),
-        "device": "cuda:0" if job.device.startswith("cuda") else "cpu",
+        "device": "cuda:0" if is_gpu(job.device) else "cpu",
+        "cuda_on_cpu": job.device == CUDA_ON_CPU,
         "seed": engine.options.seed,
         "trials": settings.trials,
         "threads": threads,
@@ -841,6 +845,8 @@ def _build_verdict(job: Job, build: Message) -> Verdict | None:
         status = Status.SKIP if job.skip else Status.ERROR
         detail = f"{job.skip}; not built: {build.get('message')}" if job.skip else f"cannot be built: {build.get('message')}"
         return _base_verdict(job, status, "" if job.skip else Reason.MACHINE, detail)
+    if build.get("stage") == "unsupported":
+        return _base_verdict(job, Status.SKIP, "", f"cannot run on the CPU: {build.get('message')}")
     if build.get("timeout"):
         return _base_verdict(job, Status.FAIL, Reason.TIMEOUT, f"no answer in {job.settings.timeout_s:g} s during build")
     if job.skip:

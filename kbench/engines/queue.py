@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
+from kbench.records import is_gpu
+
 if TYPE_CHECKING:
     from kbench.engines.local import Job
 
@@ -61,7 +63,7 @@ class Queue:
 
 def pool_of(job: Job) -> str:
     """Where a job may run; what is only built needs no GPU."""
-    if job.skip or not job.device.startswith("cuda"):
+    if job.skip or not is_gpu(job.device):
         return CPU
     return ANY_GPU if job.movable else job.device
 

@@ -17,7 +17,7 @@ import traceback
 import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -29,6 +29,9 @@ from kbench.worker.globals import GlobalState
 from kbench.worker.seeding import generator_state, seed_everything
 from kbench.worker.timing import kernels, slots, steady
 from kbench.worker.wraps import WRAPS
+
+if TYPE_CHECKING:
+    from kbench.worker.cuda_on_cpu.emulation import Emulation
 
 _TEXT_LIMIT = 2000
 # What a failing call may say of itself: the innermost frames are the candidate's.
@@ -85,6 +88,7 @@ class Worker:
         self.globals = GlobalState()
         self.timer: slots.Timer | None = None
         self.steady: steady.Steady | None = None
+        self.emulation: Emulation | None = None
         self._build_socket = build_socket
         self._operations: dict[str, Callable[[Message, list[int]], Message]] = {
             "load": self.load,
@@ -119,13 +123,24 @@ class Worker:
         if self.args["interpret"]:
             # Triton runs a kernel on CPU tensors by interpreting it, if this is there when it is imported.
             os.environ["TRITON_INTERPRET"] = "1"
-        intercept.install_over(self._build_socket, Path(self.args["cache"]))
+        if self.args.get("cuda_on_cpu"):
+            # Only here: it needs a parser, which no other worker does.
+            from kbench.worker.cuda_on_cpu.emulation import Emulation  # noqa: PLC0415
+
+            self.emulation = Emulation(Path(request["path"]))
+        prepare = self.emulation.prepare if self.emulation is not None else None
+        intercept.install_over(self._build_socket, Path(self.args["cache"]), prepare=prepare)
         memory.set_malloc_fill(0)
-        module = load_module(Path(request["path"]), request["module"])
+        with self._running(draws_there=False):
+            module = load_module(Path(request["path"]), request["module"])
         self.factory = getattr(module, request["model"], None)
         if not callable(self.factory):
             raise TypeError(f"`{request['model']}` is no class in {request['path']}")
         return {"changed": self.globals.changes()}
+
+    def _running(self, *, draws_there: bool) -> contextlib.AbstractContextManager[None]:
+        """Where code of the candidate's runs: as it is, or believing in a device on which it draws its numbers."""
+        return contextlib.nullcontext() if self.emulation is None else self.emulation.running(draws_there=draws_there)
 
     def arena(self, request: Message, fds: list[int]) -> Message:
         """Open memory of the judge's under a name."""
@@ -154,7 +169,8 @@ class Worker:
         self.model = self.call = None
         init = tensors.rebuild(request["init"], self._view("init"))
         seed_everything(request["seed"])
-        model = self.factory(*init)
+        with self._running(draws_there=False):
+            model = self.factory(*init)
         if isinstance(model, torch.nn.Module):
             model.to(self.device)
         wrap = self.args.get("wrap")
@@ -181,7 +197,10 @@ class Worker:
         same stream at once: work on a stream of the candidate's own that nobody joined reads and
         leaves poison. Without a seed, the generators go on from where the last call left them.
         """
-        args = tensors.rebuild(request["args"], self._view("inputs", request.get("shift", 0)))
+        if self.emulation is None:
+            args = tensors.rebuild(request["args"], self._view("inputs", request.get("shift", 0)))
+        else:
+            args = self.emulation.rebuild(request["args"], self.arenas["inputs"], shift_bytes=request.get("shift", 0))
         before = [(name, tensor._version) for name, tensor in state_of(self.model)]
         memory.set_malloc_fill(request.get("fill", 0))
         if self.device.type == "cuda":
@@ -191,7 +210,7 @@ class Worker:
         if self.device.type == "cuda":
             self._deliver_late(request["args"], request["staged"])
         grad = torch.enable_grad if request.get("grad") else _no_grad
-        with grad():
+        with grad(), self._running(draws_there=True):
             result = self.call(*args)
         memory.set_malloc_fill(0)
         state = generator_state(self.device)
@@ -200,7 +219,11 @@ class Worker:
         if self.device.type == "cuda":
             answer["cuda_error"] = cudart.last_error()
             cudart.synchronize()
-        answer["past_end"] = [index for index, tensor in enumerate(given) if memory.is_written_past(tensor, request.get("fill", 0))]
+        if self.emulation is None:
+            answer["past_end"] = [index for index, tensor in enumerate(given) if memory.is_written_past(tensor, request.get("fill", 0))]
+        else:
+            answer["cuda_error"] = self.emulation.take_error()
+            self.emulation.hand_back()
         after = [(name, tensor._version) for name, tensor in state_of(self.model)]
         answer["state_changed"] = [name for (name, old), (_, new) in zip(before, after, strict=False) if old != new]
         return answer
@@ -360,5 +383,6 @@ def failure(error: BaseException) -> Message:
         "trace": trace[-_TRACE_LIMIT:],
         "memory": out_of_memory,
         "stage": getattr(error, "kbench_stage", ""),
+        "reason": str(getattr(error, "kbench_reason", ""))[:80],
         "log": str(getattr(error, "kbench_log", ""))[-_TRACE_LIMIT:],
     }

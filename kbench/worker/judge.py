@@ -45,6 +45,7 @@ class Opening:
     cache: str
     driver: str
     draws: str
+    cuda_on_cpu: bool = False
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> Opening:
@@ -143,7 +144,7 @@ class Judge:
             return {"gone": error.stage, "cases": _plain(cases), "sandbox": peer.sandbox}
         answer: Message = {"cases": _plain(cases), "sandbox": peer.sandbox}
         if fault is not None:
-            answer |= {"status": Status.FAIL, "reason": fault.reason, "detail": fault.detail, "log": fault.log}
+            answer |= {"status": fault.status, "reason": fault.reason, "detail": fault.detail, "log": fault.log}
         return answer
 
     def _load(self, peer: Peer, request: Message) -> None:
@@ -155,7 +156,7 @@ class Judge:
         if self._reference is None:
             self.tell("reference")
             opening = self.opening
-            self._reference = Reference(Path(opening.reference), self.device, root_seed=opening.seed, label=opening.task)
+            self._reference = Reference(Path(opening.reference), self.device, root_seed=opening.seed, label=opening.task, cuda_on_cpu=opening.cuda_on_cpu)
         return self._reference
 
     def case_reference(self, case: Case) -> CaseReference:
@@ -254,7 +255,7 @@ class Judge:
                 sides.append(session)
             return measure(case, reference, sides)
         except CandidateFault as error:
-            return {"status": Status.FAIL, "reason": error.reason, "detail": error.detail, "log": error.log}
+            return {"status": error.status, "reason": error.reason, "detail": error.detail, "log": error.log}
         except CandidateGone as error:
             return {"gone": error.stage}
         finally:

@@ -7,7 +7,9 @@ import copy
 import inspect
 import pickle
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,7 @@ from kbench.worker.candidate import describe_output, load_module, state_of
 from kbench.worker.checks.values import difference, rms
 from kbench.worker.evidence import Leaf, Tolerance
 from kbench.worker.oracle import Float64Oracle, widen
-from kbench.worker.seeding import derive_seed, generator_state, seed_everything
+from kbench.worker.seeding import add_generator, derive_seed, generator_state, seed_everything
 
 if TYPE_CHECKING:
     from kbench.worker.timing.work import Work
@@ -60,8 +62,9 @@ class Trial:
 class Reference:
     """A reference file, loaded once."""
 
-    def __init__(self, path: Path, device: torch.device, *, root_seed: int, label: str) -> None:
+    def __init__(self, path: Path, device: torch.device, *, root_seed: int, label: str, cuda_on_cpu: bool = False) -> None:
         self.device = device
+        self.calling: Callable[[], AbstractContextManager[None]] = _drawing_as_cuda() if cuda_on_cpu else nullcontext
         self._root_seed = root_seed
         self._label = label
         try:
@@ -295,7 +298,7 @@ class CaseReference:
     def _forward(self, model: Any, args: list[Any], seed: int) -> tuple[tensors.Spec, list[Leaf], dict[str, str]]:
         seed_everything(seed)
         try:
-            with torch.no_grad():
+            with torch.no_grad(), self.reference.calling():
                 result = model(*args)
         except Exception as error:
             if isinstance(error, (torch.cuda.OutOfMemoryError, MemoryError)):
@@ -324,7 +327,7 @@ class CaseReference:
             if isinstance(model, torch.nn.Module) and convert is widen:
                 model.double()
             seed_everything(seed)
-            with torch.no_grad():
+            with torch.no_grad(), self.reference.calling():
                 return model(*tensors.map_tensors(tensors.clone(args), convert))
 
         run32 = (lambda: run(lambda tensor: tensor)) if draws else None
@@ -407,6 +410,14 @@ class CaseReference:
         # A share is asked for of variants, whose tolerance grows with the output.
         size = min(1.0, size) if share == 1.0 else size
         return not difference(actual.tensor, expected.tensor, share * atol * size, share * rtol).outside
+
+
+def _drawing_as_cuda() -> Callable[[], AbstractContextManager[None]]:
+    """Where a reference is called whose candidates draw as on a device: from Philox, under the same seeds."""
+    from kbench.worker.cuda_on_cpu import draws, python_side  # noqa: PLC0415 - a judge on a GPU has no use for it
+
+    add_generator("cuda", draws.default_generator)
+    return partial(python_side.device, draws_there=True)
 
 
 def rms_of(leaf: Leaf) -> float:

@@ -8,6 +8,14 @@ import sys
 
 import torch
 
+# Generators besides torch's own, by name: that of a device which is not there.
+_added: dict[str, torch.Generator] = {}
+
+
+def add_generator(name: str, generator: torch.Generator) -> None:
+    """Have a generator seeded and read back with torch's own."""
+    _added[name] = generator
+
 
 def derive_seed(root: int, *labels: object) -> int:
     """Derive a seed of 63 bits from the run's seed and labels.
@@ -26,6 +34,8 @@ def seed_everything(seed: int) -> None:
     if torch.cuda.is_initialized():
         for generator in torch.cuda.default_generators:
             generator.manual_seed(seed)
+    for generator in _added.values():
+        generator.manual_seed(seed)
     random.seed(seed)
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed(seed % 2**32)
@@ -36,4 +46,5 @@ def generator_state(device: torch.device) -> dict[str, str]:
     states = {"cpu": torch.default_generator.get_state()}
     if device.type == "cuda":
         states["cuda"] = torch.cuda.default_generators[device.index or 0].get_state()
+    states |= {name: generator.get_state() for name, generator in _added.items()}
     return {name: hashlib.sha256(state.numpy().tobytes()).hexdigest()[:16] for name, state in states.items()}

@@ -16,6 +16,7 @@ from kbench.protocol import Channel, Closed, Message, ProtocolError
 from kbench.records import CaseVerdict, CheckResult, Reason, Status, exploit
 from kbench.worker import distribution, memory, tensors, variants
 from kbench.worker.checks import CHECKS, REASONS
+from kbench.worker.cuda_on_cpu import faults
 from kbench.worker.evidence import Evidence
 from kbench.worker.reference import CaseReference, Trial
 
@@ -39,8 +40,9 @@ class CandidateGone(Exception):
 class CandidateFault(Exception):
     """The candidate failed a request: the reason and the words for the record."""
 
-    def __init__(self, reason: str, detail: str, *, log: str = "") -> None:
+    def __init__(self, reason: str, detail: str, *, log: str = "", status: Status = Status.FAIL) -> None:
         super().__init__(detail)
+        self.status = status
         self.reason = reason
         self.detail = detail
         self.log = log
@@ -92,6 +94,10 @@ def _fault(stage: str, answer: Message) -> CandidateFault:
     said = f"{answer.get('type')}: {answer.get('message')}".strip()
     if answer.get("memory") is True:
         return CandidateFault(Reason.MEMORY, f"out of memory during {stage}: {said}", log=str(answer.get("trace", "")))
+    if answer.get("stage") == "unsupported":
+        return CandidateFault("", f"cannot run on the CPU: {answer.get('message')}", status=Status.SKIP)
+    if answer.get("reason") in faults.REASONS:
+        return CandidateFault(str(answer["reason"]), str(answer.get("message")), log=str(answer.get("trace") or ""))
     known = answer.get("stage")
     reason = {"load": Reason.LOAD, "build": Reason.BUILD}.get(known or stage, Reason.RUN)
     where = "" if reason == Reason.BUILD else f"{stage}: "

@@ -26,8 +26,11 @@ from kbench.protocol import Channel
 from kbench.worker.build import cpp, toolchain
 from kbench.worker.build.cache import Cache
 from kbench.worker.build.request import REQUEST_LIMIT_BYTES, BuildRequest, BuildResult, Source
+from kbench.worker.cuda_on_cpu.features import UnsupportedFeatureError
 
 Service = Callable[[BuildRequest], BuildResult]
+# Makes of what is asked for what is to be built, for a target of its own.
+Prepare = Callable[[BuildRequest], BuildRequest]
 
 # How an error names a place in the caller's strings.
 _PLACE = re.compile(r"(?P<name>(?:cpp|cuda)_sources\[\d+\]):(?P<line>\d+)")
@@ -49,7 +52,7 @@ class _Unusual(Exception):
     """The call is one that only torch's own function can answer."""
 
 
-def install_over(build_socket: socket.socket, cache_folder: Path) -> None:
+def install_over(build_socket: socket.socket, cache_folder: Path, *, prepare: Prepare | None = None) -> None:
     """Replace torch's functions by ours, which ask for builds over a socket."""
     channel = Channel(build_socket)
     # A candidate may build its extensions in several threads; there is one conversation.
@@ -60,12 +63,12 @@ def install_over(build_socket: socket.socket, cache_folder: Path) -> None:
             channel.send(request.to_json())
             return BuildResult.from_json(channel.receive())
 
-    install(service, Cache(cache_folder))
+    install(service, Cache(cache_folder), prepare=prepare)
 
 
-def install(service: Service, cache: Cache) -> None:
+def install(service: Service, cache: Cache, *, prepare: Prepare | None = None) -> None:
     """Replace torch's functions by ours; `service` builds what is not in `cache`."""
-    loader = _Loader(service, cache)
+    loader = _Loader(service, cache, prepare)
     for name, sources_of in (("load_inline", _inline_sources), ("load", _file_sources)):
         original = getattr(cpp_extension, name)
         setattr(cpp_extension, name, _with_signature_of(original, functools.partial(loader.load, original, sources_of)))
@@ -84,9 +87,10 @@ def _with_signature_of(original: Callable[..., Any], replacement: Callable[[dict
 
 
 class _Loader:
-    def __init__(self, service: Service, cache: Cache) -> None:
+    def __init__(self, service: Service, cache: Cache, prepare: Prepare | None) -> None:
         self._service = service
         self._cache = cache
+        self._prepare = prepare
         self._variables = _build_variables()
 
     def load(self, original: Callable[..., Any], sources_of: Callable[[Mapping[str, Any]], list[Source]], given: dict[str, Any]) -> Any:
@@ -97,11 +101,14 @@ class _Loader:
                 raise _Unusual
             request = _request(given, sources_of(given))
         except _Unusual:
+            if self._prepare is not None:
+                raise UnsupportedFeatureError("a build that only torch's own function makes") from None
             return _by_torch(original, given)
-        result = self._cache.lookup(toolchain.key(request)) or self._service(request)
+        built = request if self._prepare is None else self._prepare(request)
+        result = self._cache.lookup(toolchain.key(built)) or self._service(built)
         if result.ok and not os.path.exists(result.path):
             # Thrown out of the cache in between.
-            result = self._service(request)
+            result = self._service(built)
         if not result.ok:
             raise ExtensionBuildError(replace(result, failure=_located(result.failure, request, _callers_file())))
         if given.get("verbose") and result.log:

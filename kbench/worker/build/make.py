@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from kbench.worker.build import BUILDERS, cpp, cuda, toolchain, user_files
+from kbench.worker.build import cpp, cuda, language_of, toolchain, user_files
 from kbench.worker.build.cache import Cache, fingerprints
 from kbench.worker.build.headers import light_headers
 from kbench.worker.build.language import Commands, Language, Unit
@@ -217,7 +217,7 @@ class _Build:
         return replace(made, artifact=target)
 
     def _language(self, unit: Unit) -> Language:
-        return BUILDERS["cuda" if unit.source.is_cuda and self._request.with_cuda else "cpp"]
+        return language_of(unit.source, with_cuda=self._request.with_cuda)
 
 
 def _last_line(end: Finished) -> str:

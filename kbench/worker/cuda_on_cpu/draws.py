@@ -2,11 +2,16 @@
 
 A generator of a device is here a CPU generator that nothing else draws from. Its offset is kept in two words of
 its state, against those of a fresh generator with its seed; `CUDAGeneratorImpl.h` does the same in C++.
+
+Where `on_device` holds, the operators of torch that fill a tensor draw so, whoever calls them: `torch.randn`,
+`torch.multinomial` and C++ alike. What else draws (dropout, integers) draws as on a CPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -72,12 +77,62 @@ def exponential(out: Tensor, rate: float, generator: torch.Generator) -> Tensor:
     return _fill(out, generator, transform)
 
 
-def multinomial(weights: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Draw without replacement, or once: the largest quotients of weights and exponentials."""
-    quotients = weights / exponential(torch.empty_like(weights), 1.0, generator)
-    if count == 1:
-        return quotients.argmax(-1, keepdim=True)
-    return quotients.topk(count, -1).indices
+# torch.cuda.default_generators[0]; candidates in C++ learn of it through the environment.
+default_generator = torch.Generator()
+# The registrations that hold at present, innermost last.
+_held: list[torch.library.Library] = []
+
+
+@contextlib.contextmanager
+def on_device() -> Iterator[None]:
+    """Have torch fill tensors as on a device; without a generator, by that device's own."""
+    _held.append(_registered())
+    try:
+        yield
+    finally:
+        _held.pop()._destroy()
+
+
+@contextlib.contextmanager
+def on_host() -> Iterator[None]:
+    """Have torch fill tensors as on a CPU again, inside `on_device`."""
+    if not _held:
+        yield
+        return
+    _held[-1]._destroy()
+    try:
+        yield
+    finally:
+        _held[-1] = _registered()
+
+
+def _registered() -> torch.library.Library:
+    library = torch.library.Library("aten", "IMPL", "CPU")
+    with warnings.catch_warnings():
+        # That this replaces torch's own is the purpose.
+        warnings.simplefilter("ignore")
+        library.impl("normal_", _normal_)
+        library.impl("uniform_", _uniform_)
+        library.impl("exponential_", _exponential_)
+    return library
+
+
+# As torch's operators are called: `uniform_`'s first bound is called `from`, which no parameter can be.
+
+
+def _normal_(out: Tensor, mean: float = 0, std: float = 1, *, generator: torch.Generator | None = None) -> Tensor:
+    with torch._C.DisableTorchFunction():
+        return normal(out, mean, std, generator or default_generator)
+
+
+def _uniform_(out: Tensor, low: float = 0, to: float = 1, *, generator: torch.Generator | None = None, **bounds: float) -> Tensor:
+    with torch._C.DisableTorchFunction():
+        return uniform(out, bounds.get("from", low), to, generator or default_generator)
+
+
+def _exponential_(out: Tensor, lambd: float = 1, *, generator: torch.Generator | None = None) -> Tensor:
+    with torch._C.DisableTorchFunction():
+        return exponential(out, lambd, generator or default_generator)
 
 
 def _fill(out: Tensor, generator: torch.Generator, transform: _Transform) -> Tensor:

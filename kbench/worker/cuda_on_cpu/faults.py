@@ -67,15 +67,19 @@ def parse(message: str) -> Fault | None:
     return fault if fault.reason in REASONS else None
 
 
-def line_in_candidate(candidate: str, sources: Sequence[str], file: str, line: int) -> int | None:
+def line_in_candidate(candidate: str, sources: Sequence[str], file: str, line: int, *, near: str = "") -> int | None:
     """The line of the candidate's file where line `line` of the inline source `file` is written, if it is found.
 
-    `sources` are the strings of the kind that `file` names (`cuda_sources[1]` is `sources[1]`).
+    `file` is what a `#line` in one of `sources` calls a string (`cuda_sources[1]`), which must hold `near`.
     """
-    named = _INLINE.search(file)
-    if named is None or int(named[2]) >= len(sources):
+    if _INLINE.search(file) is None:
         return None
-    source = sources[int(named[2])]
+    mark = f'#line 1 "{file}"\n'
+    # The string ends where the next one begins, or what is added behind it.
+    texts = [text.partition(mark)[2].partition("\n#line 1 ")[0] for text in sources if mark in text]
+    source = next((text for text in texts if near.partition("<")[0] in text), None)
+    if source is None:
+        return None
     for text, first_line in _strings(candidate):
         start = source.find(text)
         if start < 0:

@@ -4,6 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+
+class UnsupportedFeatureError(RuntimeError):
+    """A candidate uses what cannot be run on the CPU; nothing follows about whether it is right."""
+
+    kbench_stage = "unsupported"
+    # The first that was raised: a candidate that catches it has not run as it would on a device.
+    first: UnsupportedFeatureError | None = None
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        UnsupportedFeatureError.first = UnsupportedFeatureError.first or self
+
+
 _HEADERS: Mapping[str, str] = {
     "mma.h": "tensor-core fragments",
     "cuda/barrier": "asynchronous barriers",

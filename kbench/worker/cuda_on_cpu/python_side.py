@@ -7,7 +7,6 @@ the CPU. It is no part of the judgement: it only lets a candidate run that asks 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,15 +14,11 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from kbench.worker.cuda_on_cpu import draws
-from kbench.worker.cuda_on_cpu.faults import Fault, parse
+from kbench.worker.cuda_on_cpu import draws, features
+from kbench.worker.cuda_on_cpu.draws import default_generator
 
 _CUDA = torch.device("cuda", 0)
 _CPU = torch.device("cpu")
-# Where the runtime leaves the first fault of the process, for who catches the exception and says nothing.
-_FAULT_VARIABLE = b"KBENCH_CUDA_FAULT"
-_ORDER_VARIABLE = b"KBENCH_CUDA_ORDER"
-_GENERATOR_VARIABLE = b"KBENCH_CUDA_GENERATOR"
 
 _ANSWERS: Mapping[Any, Callable[..., Any]] = {
     torch.Tensor.is_cuda.__get__: lambda *_: True,
@@ -33,10 +28,12 @@ _ANSWERS: Mapping[Any, Callable[..., Any]] = {
     torch.Tensor.cuda: lambda tensor, *_, **__: tensor,
     torch.Tensor.record_stream: lambda *_: None,
 }
+# What draws on the CPU unless it is told where; in place of a tensor that is there, it is drawn where that is.
+_FACTORIES = frozenset({torch.randn, torch.rand, torch.normal})
 
 
-class CudaMode(TorchFunctionMode):
-    """Answers for a device, sends to the CPU what asks for one, and draws as a device draws."""
+class CudaMode(TorchFunctionMode):  # type: ignore[misc]
+    """Answers for a device, and sends to the CPU what asks for one."""
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         """Answer a question about the device, or make the call on the CPU."""
@@ -44,17 +41,15 @@ class CudaMode(TorchFunctionMode):
         given = kwargs or {}
         if (answer := _ANSWERS.get(func)) is not None:
             return answer(*args, **given)
-        on_device = func in _DRAWS and (func not in _FACTORIES or _is_cuda(given.get("device")))
-        moved = {name: _on_cpu(value) for name, value in given.items()}
-        if on_device and not (given.get("device") is not None and not _is_cuda(given["device"])):
-            return _DRAWS[func](*args, **moved)
-        return func(*(_on_cpu(value) for value in args), **moved)
+        where = draws.on_host if func in _FACTORIES and not _is_cuda(given.get("device")) else contextlib.nullcontext
+        with where():
+            return func(*map(_on_cpu, args), **{name: _on_cpu(value) for name, value in given.items()})
 
 
 def _is_cuda(value: Any) -> bool:
     if isinstance(value, torch.device):
-        return value.type == "cuda"
-    return isinstance(value, int) or (isinstance(value, str) and value.partition(":")[0] == "cuda")
+        return bool(value.type == "cuda")
+    return isinstance(value, str) and value.partition(":")[0] == "cuda"
 
 
 def _on_cpu(value: Any) -> Any:
@@ -63,115 +58,40 @@ def _on_cpu(value: Any) -> Any:
     return value
 
 
-def _randn(*size: Any, generator: torch.Generator | None = None, **kwargs: Any) -> torch.Tensor:
-    return _normal(torch.empty(*size, **kwargs), generator=generator)
-
-
-def _rand(*size: Any, generator: torch.Generator | None = None, **kwargs: Any) -> torch.Tensor:
-    return _uniform(torch.empty(*size, **kwargs), generator=generator)
-
-
-def _randn_like(tensor: torch.Tensor, *, generator: torch.Generator | None = None, **kwargs: Any) -> torch.Tensor:
-    return _normal(torch.empty_like(tensor, **kwargs), generator=generator)
-
-
-def _rand_like(tensor: torch.Tensor, *, generator: torch.Generator | None = None, **kwargs: Any) -> torch.Tensor:
-    return _uniform(torch.empty_like(tensor, **kwargs), generator=generator)
-
-
-def _normal(out: torch.Tensor, mean: float = 0, std: float = 1, *, generator: torch.Generator | None = None) -> torch.Tensor:
-    return draws.normal(out, mean, std, generator or _default_generator)
-
-
-def _uniform(out: torch.Tensor, low: float = 0, high: float = 1, *, generator: torch.Generator | None = None, **bounds: float) -> torch.Tensor:
-    # Its first bound is called `from`, which no parameter can be.
-    return draws.uniform(out, bounds.get("from", low), bounds.get("to", high), generator or _default_generator)
-
-
-def _exponential(out: torch.Tensor, lambd: float = 1, *, generator: torch.Generator | None = None) -> torch.Tensor:
-    return draws.exponential(out, lambd, generator or _default_generator)
-
-
-def _multinomial(weights: torch.Tensor, num_samples: int, replacement: bool = False, *, generator: torch.Generator | None = None) -> torch.Tensor:
-    if replacement and num_samples > 1:
-        raise NotImplementedError("multinomial with replacement is not drawn as on a device")
-    return draws.multinomial(weights, num_samples, generator or _default_generator)
-
-
-_FACTORIES = frozenset({torch.randn, torch.rand})
-_DRAWS: Mapping[Any, Callable[..., Any]] = {
-    torch.randn: _randn,
-    torch.rand: _rand,
-    torch.randn_like: _randn_like,
-    torch.rand_like: _rand_like,
-    torch.multinomial: _multinomial,
-    torch.Tensor.multinomial: _multinomial,
-    torch.Tensor.normal_: _normal,
-    torch.Tensor.uniform_: _uniform,
-    torch.Tensor.exponential_: _exponential,
-}
-
 _PlainGenerator = torch.Generator
-# torch.cuda.default_generators[0]; candidates in C++ learn of it through the environment.
-_default_generator = _PlainGenerator()
 
 
-class _Generator(torch.Generator):
+class _Generator(torch.Generator):  # type: ignore[misc]
     """torch.Generator, which may be asked for on a device."""
 
     device = _CPU
 
     def __new__(cls, device: Any = "cpu") -> _Generator:
         """Make a generator of the CPU that says of itself where it was asked for."""
-        made = super().__new__(cls)
-        made.device = _CUDA if _is_cuda(device) else _CPU
+        made: _Generator = super().__new__(cls)
+        made.device = _CUDA if _is_cuda(device) or isinstance(device, int) else _CPU
         return made
 
 
 @contextlib.contextmanager
-def device() -> Iterator[None]:
-    """Let what runs inside believe in a device; afterwards torch is as it was."""
+def device(*, draws_there: bool) -> Iterator[None]:
+    """Let what runs inside believe in a device; afterwards torch is as it was, but for what was changed inside.
+
+    `draws_there` says whether tensors that are filled at random count as the device's.
+    """
     before = {name: getattr(torch.cuda, name, None) for name in _CUDA_FUNCTIONS}
-    _install_functions()
-    try:
-        with CudaMode():
-            yield
-    finally:
-        torch.Generator = _PlainGenerator  # type: ignore[misc]
-        for name, value in before.items():
-            setattr(torch.cuda, name, value)
-
-
-def install() -> None:
-    """Let the rest of the process believe in a device."""
-    _install_functions()
-    CudaMode().__enter__()
-
-
-def _install_functions() -> None:
     for name, value in _CUDA_FUNCTIONS.items():
         setattr(torch.cuda, name, value)
     torch.Generator = _Generator  # type: ignore[misc]
-    _set_variable(_GENERATOR_VARIABLE, str(_default_generator._cdata))
-
-
-def take_fault() -> Fault | None:
-    """The first fault of a kernel since the last call, whether or not the candidate let its exception pass."""
-    libc = ctypes.CDLL(None)
-    libc.getenv.restype = ctypes.c_char_p
-    text = libc.getenv(_FAULT_VARIABLE)
-    libc.unsetenv(_FAULT_VARIABLE)
-    return parse(text.decode("utf-8", "replace")) if text else None
-
-
-def set_order(seed: int) -> None:
-    """Choose the order in which the threads of a block run between barriers; 0 is the natural one."""
-    _set_variable(_ORDER_VARIABLE, str(seed))
-
-
-def _set_variable(name: bytes, value: str) -> None:
-    """Set a variable where the runtime's getenv reads it, in this process."""
-    ctypes.CDLL(None).setenv(name, value.encode(), 1)
+    try:
+        with CudaMode(), draws.on_device() if draws_there else contextlib.nullcontext():
+            yield
+    finally:
+        torch.Generator = _PlainGenerator  # type: ignore[misc]
+        for name, value in _CUDA_FUNCTIONS.items():
+            # What someone else has put there stays, to be seen.
+            if getattr(torch.cuda, name, None) is value:
+                setattr(torch.cuda, name, before[name])
 
 
 class _Stream:
@@ -256,6 +176,10 @@ def _no_context(*_: Any, **__: Any) -> contextlib.AbstractContextManager[None]:
     return contextlib.nullcontext()
 
 
+def _no_graph(*_: Any, **__: Any) -> None:
+    raise features.UnsupportedFeatureError("CUDA graphs")
+
+
 _CUDA_FUNCTIONS: Mapping[str, Any] = {
     "is_available": lambda: True,
     "is_initialized": lambda: True,
@@ -279,14 +203,17 @@ _CUDA_FUNCTIONS: Mapping[str, Any] = {
     "default_stream": lambda _=None: _Stream(),
     "set_stream": _nothing,
     # torch.manual_seed itself calls these.
-    "manual_seed": _default_generator.manual_seed,
-    "manual_seed_all": _default_generator.manual_seed,
-    "default_generators": (_default_generator,),
-    "seed": _default_generator.seed,
-    "seed_all": _default_generator.seed,
-    "initial_seed": _default_generator.initial_seed,
-    "get_rng_state": lambda _=None: _default_generator.get_state(),
-    "set_rng_state": lambda state, _=None: _default_generator.set_state(state),
+    "manual_seed": default_generator.manual_seed,
+    "manual_seed_all": default_generator.manual_seed,
+    "default_generators": (default_generator,),
+    "seed": default_generator.seed,
+    "seed_all": default_generator.seed,
+    "initial_seed": default_generator.initial_seed,
+    "get_rng_state": lambda _=None: default_generator.get_state(),
+    "set_rng_state": lambda state, _=None: default_generator.set_state(state),
+    "CUDAGraph": _no_graph,
+    "graph": _no_graph,
+    "make_graphed_callables": _no_graph,
     "memory_allocated": lambda _=None: 0,
     "max_memory_allocated": lambda _=None: 0,
     "memory_reserved": lambda _=None: 0,

@@ -33,6 +33,8 @@ _BUILT_IN = {
     b"blockDim": "(::kbench_cuda::block_size())",
     b"gridDim": "(::kbench_cuda::grid_size())",
 }
+# Without these in it, a source has nothing that runs on a device.
+_DEVICE_WORDS = frozenset((b"__global__", b"__device__", b"<<<"))
 # Functions of the C library whose accesses the compiler would not report.
 _LIBRARY = {b"memcpy": "copy_bytes", b"memmove": "move_bytes", b"memset": "set_bytes"}
 # `DeviceType::CUDA`, `DispatchKey::CUDA` and the backend of TORCH_LIBRARY_IMPL; alone, the word may mean anything.
@@ -66,10 +68,11 @@ class Translation:
 
     text: str
     unsupported: tuple[Unsupported, ...] = ()
+    has_device_code: bool = True
 
 
 def translate(cuda_source: str, *, filename: str, first_line: int = 1, read_include: Callable[[str], str | None] | None = None) -> Translation:
-    """Turn CUDA C++ into C++ for `prepare.compile_flags()` and `prepare.include_dirs()`.
+    """Turn CUDA C++ into C++ for the flags and headers of `build.cuda_on_cpu`.
 
     `filename` and `first_line` say where the source stands for the user, until a `#line` in it says otherwise:
     what compilers and faults name. `read_include` gives the text of a quoted include that is the candidate's
@@ -83,7 +86,7 @@ def translate(cuda_source: str, *, filename: str, first_line: int = 1, read_incl
     rewriter.visit(_parse(rewriter.source), _Scope())
     unsupported = sorted(set(rewriter.unsupported), key=lambda found: (found.file, found.line, found.feature))
     text = _HEAD + _Place(filename, first_line - 1).directive(0) + rewriter.result()
-    return Translation(text=text, unsupported=tuple(unsupported))
+    return Translation(text=text, unsupported=tuple(unsupported), has_device_code=rewriter.has_device_code)
 
 
 @cache
@@ -167,6 +170,7 @@ class _Rewriter:
     read_include: Callable[[str], str | None]
     unsupported: list[Unsupported] = field(default_factory=list)
     _edits: _Edits = field(default_factory=_Edits)
+    has_device_code: bool = False
     # `extern __shared__` arrays of the whole file, which every function that names one declares for itself.
     _dynamic: list[bytes] = field(default_factory=list)
 
@@ -223,6 +227,7 @@ class _Rewriter:
         """Put a header of the candidate's own, translated, in place of its include."""
         inner = translate(text, filename=name, read_include=self.read_include)
         self.unsupported += inner.unsupported
+        self.has_device_code |= inner.has_device_code
         after = self.place.directive(node.end_point[0] - (node.end_point[1] == 0) + 1)
         # The include of a header that guards itself ends before its line does.
         end = self.source.find(b"\n", node.start_byte)
@@ -238,6 +243,7 @@ class _Rewriter:
         # It may be used on either side; a launch in it is a launch of the host's.
         body.visit(_parse(body.source), _Scope(in_function=True))
         self.unsupported += body.unsupported
+        self.has_device_code |= body.has_device_code
         text = body.result().encode("utf-8", "surrogateescape")
         self._edits.splice(value.start_byte, value.end_byte, text[len(_MACRO_HEAD) : -len(_MACRO_TAIL)])
 
@@ -380,6 +386,7 @@ class _Rewriter:
             return
         if feature := features.of_name(text.decode("utf-8", "replace")):
             self._report(feature, node)
+        self.has_device_code |= text in _DEVICE_WORDS
         if text in _RENAMED:
             self._edits.replace(node, _RENAMED[text])
         elif text in _BUILT_IN and node.type == "identifier":

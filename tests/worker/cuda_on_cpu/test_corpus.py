@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from kbench.worker.cuda_on_cpu import prepare, python_side
+from kbench.worker.build import cuda_on_cpu
+from kbench.worker.cuda_on_cpu import emulation, prepare
 from kbench.worker.cuda_on_cpu.translate import translate
 from tests.worker.cuda_on_cpu.corpus_table import KERNELS, PLANTED, UNORDERED, Argument, Kernel, Planted, random, unwritten
 
@@ -31,9 +32,9 @@ _NOTE = 'extern "C" void corpus_note(const void* p, size_t n) { ::kbench_cuda::n
 def on_cpu(tmp_path_factory: pytest.TempPathFactory) -> Library:
     """Builds a file of the corpus for the CPU, once."""
     folder = tmp_path_factory.mktemp("corpus")
-    compiler = [os.environ.get("CXX", "g++"), "-std=c++17", "-fPIC", f"-I{prepare.include_dirs()[0]}", f"-I{CORPUS}"]
+    compiler = [os.environ.get("CXX", "g++"), "-std=c++17", "-fPIC", f"-I{cuda_on_cpu.INCLUDE}", f"-I{CORPUS}"]
     runtime = Path(prepare.__file__).parent / "runtime" / "runtime.cpp"
-    subprocess.run([*compiler, *prepare.compile_flags("x.runtime.cpp"), "-c", runtime, "-o", folder / "runtime.o"], check=True)
+    subprocess.run([*compiler, *cuda_on_cpu.flags_of("x.runtime.cpp"), "-c", runtime, "-o", folder / "runtime.o"], check=True)
     built: dict[str, ctypes.CDLL] = {}
 
     def library(name: str) -> ctypes.CDLL:
@@ -43,7 +44,7 @@ def on_cpu(tmp_path_factory: pytest.TempPathFactory) -> Library:
             assert translation.unsupported == ()
             source, shared = folder / f"{name}.cpp", folder / f"{name}.so"
             source.write_text(translation.text + _NOTE)
-            subprocess.run([*compiler, *prepare.compile_flags(), "-c", source, "-o", folder / f"{name}.o"], check=True)
+            subprocess.run([*compiler, *cuda_on_cpu.flags_of("x.cuda_on_cpu.cpp"), "-c", source, "-o", folder / f"{name}.o"], check=True)
             subprocess.run([*compiler, "-shared", folder / f"{name}.o", folder / "runtime.o", "-o", shared, "-lpthread"], check=True)
             built[name] = ctypes.CDLL(str(shared))
         return built[name]
@@ -99,11 +100,11 @@ def check_results(kernel: Kernel, arguments: Sequence[Argument], given: Sequence
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 def test_a_right_kernel_runs_right_in_every_order(kernel: Kernel, on_cpu: Library) -> None:
     for order in ORDERS:
-        python_side.set_order(order)
+        emulation.set_order(order)
         arguments = kernel.arguments()
         given = [argument.clone() if isinstance(argument, torch.Tensor) else argument for argument in arguments]
         code = call(on_cpu(kernel.file), kernel.name, arguments)
-        assert python_side.take_fault() is None
+        assert emulation.take_fault() is None
         assert code == 0
         check_results(kernel, arguments, given)
 
@@ -114,9 +115,9 @@ def test_a_planted_fault_is_found_at_its_line_in_every_order(planted: Planted, o
     lines = (CORPUS / f"{planted.file}.cu").read_text().splitlines()
     marked = {i + 1 for i, line in enumerate(lines) if line.endswith((f"fault: {planted.name}", f"either: {planted.name}"))}
     for order in ORDERS:
-        python_side.set_order(order)
+        emulation.set_order(order)
         code = call(on_cpu(planted.file), f"fault_{planted.name}", planted.arguments())
-        fault = python_side.take_fault()
+        fault = emulation.take_fault()
         assert code == -1
         assert fault is not None
         assert (fault.reason, fault.file) == (planted.reason, f"{planted.file}.cu")
@@ -133,7 +134,7 @@ def test_a_planted_fault_is_found_at_its_line_in_every_order(planted: Planted, o
 )
 def test_a_launch_that_a_device_refuses_gives_its_error(name: str, code: int, on_cpu: Library) -> None:
     assert call(on_cpu("faults"), name, (random(8), unwritten(8), 8)) == code
-    assert python_side.take_fault() is None
+    assert emulation.take_fault() is None
 
 
 @pytest.mark.gpu

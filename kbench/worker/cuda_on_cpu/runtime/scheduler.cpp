@@ -39,7 +39,6 @@ std::vector<std::unique_ptr<Worker>> workers;
 std::atomic<size_t> stacks_made{0};
 uint64_t launches = 0;
 
-thread_local int the_last_error = 0;
 std::atomic<size_t> allowed_dynamic_bytes{kSharedBytes};
 
 double now_s() {
@@ -699,7 +698,7 @@ void fault(const char* reason, Site site, const char* detail) {
 void launch(const char* kernel, const Shape& shape, void (*body)(void*), void* data, Site site) {
   if (worker) fault("cuda:launch", site, "a kernel launches a kernel");
   if (int code = refusal(shape)) {
-    the_last_error = code;
+    set_last_error(code);
     return;
   }
   std::lock_guard<std::mutex> lock(launch_mutex);
@@ -815,13 +814,30 @@ extern "C" KBENCH_HIDDEN [[noreturn]] void kbench_cuda_assert_fail(const char* t
   std::abort();
 }
 
+// Kept where Python and another library of the same candidate find it: "9 (invalid configuration argument)".
+constexpr const char* kErrorVariable = "KBENCH_CUDA_ERROR";
+
+const char* words_of(int code) {
+  switch (code) {
+    case 1: return "invalid argument";
+    case 9: return "invalid configuration argument";
+    case 720: return "too many blocks in cooperative launch";
+    case 912: return "invalid cluster size";
+    default: return "unknown error";
+  }
+}
+
 int last_error(bool clear) noexcept {
-  int code = the_last_error;
-  if (clear) the_last_error = 0;
+  const char* text = std::getenv(kErrorVariable);
+  int code = text ? std::atoi(text) : 0;
+  if (clear && text) unsetenv(kErrorVariable);
   return code;
 }
 
-void set_last_error(int code) noexcept { the_last_error = code; }
+void set_last_error(int code) noexcept {
+  std::string text = std::to_string(code) + " (" + words_of(code) + ")";
+  setenv(kErrorVariable, text.c_str(), 1);
+}
 
 void allow_dynamic_shared(size_t bytes) noexcept {
   if (bytes > allowed_dynamic_bytes.load()) allowed_dynamic_bytes = bytes;
