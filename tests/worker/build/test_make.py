@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kbench.worker.build import make
+from kbench.worker.build import BUILDERS, make
 from kbench.worker.build.cache import Cache
 from kbench.worker.build.make import build
 from kbench.worker.build.request import BuildRequest, BuildResult, Source
@@ -178,7 +178,7 @@ def test_a_killed_compiler_is_no_verdict_on_the_source(tmp_path: Path) -> None:
         dependencies=tmp_path / "a.d",
         commands=make.Commands(cxx=(str(compiler),), cflags=(), ldflags=()),
     )
-    (end,) = make.run_all([make.BUILDERS["cpp"].command(unit, light=None)], folder=tmp_path, jobs=1, timeout_s=60)
+    (end,) = make.run_all([BUILDERS["cpp"].command(unit, light=None)], folder=tmp_path, jobs=1, timeout_s=60)
 
     assert end.is_transient
 
