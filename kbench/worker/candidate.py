@@ -27,7 +27,7 @@ from kbench.worker import globals as global_state
 from kbench.worker.build import intercept
 from kbench.worker.globals import GlobalState
 from kbench.worker.seeding import generator_state, seed_everything
-from kbench.worker.timing import kernels, slots, steady
+from kbench.worker.timing import gate, kernels, slots, steady
 from kbench.worker.wraps import WRAPS
 
 if TYPE_CHECKING:
@@ -98,7 +98,10 @@ class Worker:
             "forward": self.forward,
             "prepare": self.prepare,
             "warm": lambda request, _: self._timer().warm(request),
+            "wake": lambda request, _: self._timer().wake(request),
             "slot": lambda request, _: self._timer().slot(request),
+            "burst": lambda request, _: self._timer().burst(request, gate.Gate(self.arenas["gate"])),
+            "changes": lambda _request, _: {"changed": self.globals.changes()},
             "wall": lambda request, _: self._timer().wall(request),
             "floor": lambda request, _: self._gpu_timer().floor(request),
             "memory": lambda request, _: self._gpu_timer().memory(request),

@@ -51,6 +51,7 @@ def library() -> Any:
         ctypes.c_void_p,
     )
     runtime.cudaMemsetAsync.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p)
+    runtime.cudaLaunchHostFunc.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
     runtime.cudaMalloc.argtypes = (ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t)
     runtime.cudaFree.argtypes = (ctypes.c_void_p,)
     runtime.cudaIpcCloseMemHandle.argtypes = (ctypes.c_void_p,)
@@ -125,6 +126,11 @@ def ipc_close(pointer: int) -> None:
 def memset(pointer: int, byte: int, n_bytes: int) -> None:
     """Fill device memory on the legacy default stream."""
     check(library().cudaMemsetAsync(pointer, byte, n_bytes, None), "cudaMemsetAsync")
+
+
+def launch_host_function(function: int, argument: int) -> None:
+    """Have the legacy default stream call a C function of one pointer, by its address, between what is queued before and after."""
+    check(library().cudaLaunchHostFunc(None, function, argument), "cudaLaunchHostFunc")
 
 
 class _DeviceMemory:

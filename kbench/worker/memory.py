@@ -71,7 +71,7 @@ class Arena:
 def open_arena(message: dict[str, Any], fds: list[int], device: torch.device) -> torch.Tensor:
     """The worker's end of an arena: the same memory as a flat uint8 tensor."""
     n_bytes = int(message["bytes"])
-    if device.type == "cuda":
+    if "handle" in message:
         pointer = cudart.ipc_open(base64.b64decode(message["handle"]))
         return cudart.wrap(pointer, n_bytes, device)
     fd = fds.pop(0)

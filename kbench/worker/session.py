@@ -64,11 +64,26 @@ class Peer:
             CandidateGone: the process ended.
             CandidateFault: it answered that it failed, or not with a message.
         """
+        return self.finish(self.begin(stage, op, fds=fds, **arguments), stage)
+
+    def begin(self, stage: str, op: str, *, fds: list[int] | None = None, **arguments: Any) -> str:
+        """Send one request; what `finish` needs to know its answer by.
+
+        Raises:
+            CandidateGone: the process ended.
+        """
         self._tell(stage)
         # Nobody can answer a request before it was made.
         number = secrets.token_hex(8)
         try:
             self.channel.send({"op": op, "id": number, **arguments}, fds or [])
+        except Closed:
+            raise CandidateGone(stage) from None
+        return number
+
+    def finish(self, number: str, stage: str) -> Message:
+        """Wait for the answer to a request that was begun; see `ask`."""
+        try:
             answer = self.channel.receive()
         except Closed:
             raise CandidateGone(stage) from None
@@ -131,6 +146,14 @@ class CaseSession:
             if outgrown is not None:
                 outgrown.close()
         return arena
+
+    def page(self, name: str) -> memory.Arena:
+        """A page of host memory of that name, whatever the device; the peer has opened it."""
+        if name not in self.arenas:
+            arena = self.arenas[name] = memory.Arena(0, torch.device("cpu"))
+            message, fds = arena.message()
+            self.peer.ask(self._stage("run"), "arena", fds=fds, name=name, arena=message)
+        return self.arenas[name]
 
     def close(self) -> None:
         """Give the shared memory back; the peer forgets the case."""

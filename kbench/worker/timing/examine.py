@@ -143,7 +143,7 @@ class CaseExaminer(CaseTimer):
             return True
         snapshot = self._sides[1].session.arenas["outputs"].memory.clone()
         try:
-            self._compare(snapshot, [sets[i % len(sets)] for i in range(calls)], seed, chosen=calls - 1)
+            self._compare(snapshot, [self._pool[sets[i % len(sets)]] for i in range(calls)], seed, chosen=calls - 1)
         except CandidateFault:
             return False
         return True

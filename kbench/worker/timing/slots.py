@@ -21,6 +21,7 @@ import torch
 from kbench.protocol import Message
 from kbench.worker import cudart, tensors
 from kbench.worker.seeding import seed_everything
+from kbench.worker.timing.gate import DONE, OPEN, QUEUED, Gate
 
 _now_ns = time.perf_counter_ns
 _cpu_ns = time.process_time_ns
@@ -44,6 +45,8 @@ _DELAY_SLACK_S = 10e-6
 _DELAY_PER_ENQUEUE = 1.5
 # Calls are queued for this long before `burn` waits for them.
 _BURN_AHEAD_S = 2e-3
+# Enough for torch to have all its threads take part in an addition.
+_WAKING_ELEMENTS = 2**17
 # Tries to hide a launch behind a doubled delay before the slot is called host-bound.
 _HIDING_TRIES = 3
 
@@ -57,8 +60,17 @@ class Timer(Protocol):
     def slot(self, request: Message) -> Message:
         """Measure one slot; `seconds` a call."""
 
+    def wake(self, request: Message) -> Message:
+        """Make one untimed call on inputs of its own, right before a slot."""
+
+    def burst(self, request: Message, at: Gate) -> Message:
+        """Make a call on each argument list as soon as the gate opens, and hand all outputs over; see timing/burst.py."""
+
     def wall(self, request: Message) -> Message:
-        """What a caller waits for one call with an idle device: `seconds` of each of `calls`."""
+        """What a caller waits for one call with an idle device: `seconds` of each of `calls`, on the argument lists in turn.
+
+        With `hand_over`, the outputs are handed over afterwards.
+        """
 
 
 class GpuTimer(Timer, Protocol):
@@ -102,14 +114,15 @@ class _Base:
         self._inputs = inputs
         self._outputs = [[tensors.view_of(outputs, spec) for spec in specs] for specs in places]
         self._held: collections.deque[Any] = collections.deque()
+        self._last: list[Any] = []
 
     def arguments(self, request: Message) -> list[list[Any]]:
         """The argument lists of a request, in the judge's memory."""
         return [tensors.rebuild(spec, lambda leaf: tensors.view_of(self._inputs, leaf)) for spec in request["args"]]
 
-    def hand_over(self, results: list[Any]) -> None:
-        """Copy every output of the slot into the judge's memory before it hears that we are done."""
-        for places, result in zip(self._outputs, results, strict=False):
+    def hand_over(self, results: list[Any], *, first: int = 0) -> None:
+        """Copy every output into the judge's memory before it hears that we are done, from the place `first` on."""
+        for places, result in zip(self._outputs[first:], results, strict=False):
             for place, tensor in zip(places, _plain_tensors(result), strict=True):
                 if tensor.shape != place.shape:
                     raise ValueError(f"an output of shape {list(tensor.shape)} where {list(place.shape)} was verified")
@@ -124,32 +137,38 @@ class _Base:
 
 
 class CpuTimer(_Base):
-    """Times by the monotonic clock: `args` holds one argument list for each call of the slot.
-
-    The first of them is for a call that is not timed: it wakes the threads that slept since the last slot.
-    """
+    """Times by the monotonic clock: `args` holds one argument list for each call of the slot."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
         # Inputs lie anywhere in it: no slot is to be the first to touch a page.
         self._inputs[:: mmap.PAGESIZE].max()
         self._cores = os.sched_getaffinity(0)
+        self._awake = torch.ones(_WAKING_ELEMENTS)
 
     def warm(self, request: Message) -> Message:
         """See `Timer`."""
         return self.wall(request)
 
+    def wake(self, request: Message) -> Message:
+        """See `Timer`; its inputs are not those of the slot, or their work could be done here."""
+        self._move_to(request.get("core"))
+        (args,) = self.arguments(request)
+        with _no_grad():
+            self._call(*args)
+        return {}
+
     def slot(self, request: Message) -> Message:
         """See `Timer`."""
-        self._move_to(request.get("core"))
-        first, *arguments = self.arguments(request)
+        arguments = self.arguments(request)
         results: list[Any] = []
         keep = results.append
         call = self._call
         gc_was_on = gc.isenabled()
         gc.disable()
         with _no_grad():
-            call(*first)
+            # The threads have slept while the judge wrote the inputs.
+            self._awake.add_(1.0)
             seed_everything(request["seed"])
             usage, start_cpu_ns = _usage(_OF_ALL_THREADS), _cpu_ns()
             start_ns = _now_ns()
@@ -175,15 +194,35 @@ class CpuTimer(_Base):
             _set_affinity(0, {core})
             _set_affinity(0, self._cores)
 
+    def burst(self, request: Message, at: Gate) -> Message:
+        """See `Timer`."""
+        arguments = self.arguments(request)
+        seed_everything(request["seed"])
+        at.post(QUEUED)
+        at.wait(OPEN)
+        if request["calls"]:
+            self._last = []
+            with _no_grad():
+                for args in arguments:
+                    self._last.append(self._call(*args))
+        self.hand_over(self._last)
+        at.post(DONE)
+        return {}
+
     def wall(self, request: Message) -> Message:
         """See `Timer`."""
-        (args,) = self.arguments(request)
-        seconds = []
+        arguments = self.arguments(request)
+        results, seconds = [], []
+        seed_everything(request.get("seed", 0))
         with _no_grad():
-            for _ in range(request["calls"]):
+            for index in range(request["calls"]):
+                args = arguments[index % len(arguments)]
                 start_ns = _now_ns()
-                self._call(*args)
+                result = self._call(*args)
                 seconds.append((_now_ns() - start_ns) * 1e-9)
+                results.append(result)
+        if request.get("hand_over"):
+            self.hand_over(results)
         return {"seconds": seconds}
 
 
@@ -227,20 +266,45 @@ class CudaTimer(_Base):
 
     def wall(self, request: Message) -> Message:
         """See `Timer`."""
-        (args,) = self.arguments(request)
+        arguments = self.arguments(request)
         seconds, enqueue = [], []
+        seed_everything(request.get("seed", 0))
         with _no_grad():
-            for _ in range(request["calls"]):
+            for index in range(request["calls"]):
+                args = arguments[index % len(arguments)]
                 cudart.synchronize()
                 start_ns = _now_ns()
-                self._call(*args)
+                result = self._call(*args)
                 queued_ns = _now_ns()
                 cudart.synchronize()
                 seconds.append((_now_ns() - start_ns) * 1e-9)
                 enqueue.append((queued_ns - start_ns) * 1e-9)
+                if request.get("hand_over"):
+                    self.hand_over([result], first=index)
+        cudart.synchronize()
         self._enqueue_s = sorted(enqueue)[len(enqueue) // 2]
         self._wall_s = sorted(seconds)[len(seconds) // 2]
         return {"seconds": seconds, "enqueue": enqueue}
+
+    def wake(self, request: Message) -> Message:
+        """See `Timer`; a GPU needs none."""
+        return {}
+
+    def burst(self, request: Message, at: Gate) -> Message:
+        """See `Timer`; all is queued while the stream waits at the gate."""
+        arguments = self.arguments(request)
+        seed_everything(request["seed"])
+        at.queue_wait(OPEN)
+        if request["calls"]:
+            self._last = []
+            with _no_grad():
+                for args in arguments:
+                    self._last.append(self._call(*args))
+        self.hand_over(self._last)
+        at.queue_post(DONE)
+        at.post(QUEUED)
+        cudart.synchronize()
+        return {}
 
     def slot(self, request: Message) -> Message:
         """See `Timer`; the slot's one call is tried again with a longer delay where the launch showed."""

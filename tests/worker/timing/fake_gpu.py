@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 import torch
 
-from kbench.worker import cudart
+from kbench.worker import cudart, tensors
 from kbench.worker.timing import kernels, pairs, slots, steady
 
 CLOCK_HZ = 1.98e9
 # What an H200 showed: an event pair, and a launch.
 EVENT_S = 1.3e-6
 SLEEP_COST_S = 1e-6
+BURST_COST_S = 80e-6
 
 
 class FakeGpu:
@@ -98,6 +99,30 @@ def _on_stream(_: Any) -> Iterator[None]:
     yield
 
 
+def burst_clock(gpu: FakeGpu) -> Any:
+    """A `BurstClock` whose gate stays closed for a second, and whose clock is the stream's."""
+
+    class FakeBurstClock:
+        def __init__(self, session: Any, sets: list[list[Any]]) -> None:
+            layout = tensors.Layout()
+            self._session = session
+            self._specs = [tensors.describe(args, place=layout.place, trusted=True) for args in sets]
+            self.write(sets)
+
+        def write(self, sets: list[list[Any]]) -> None:
+            for spec, args in zip(self._specs, sets, strict=True):
+                tensors.write_tree(self._session.arenas["inputs"].memory, spec, args)
+
+        def run(self, *, seed: int, limit_s: float, calls: bool = True) -> tuple[float, bool, torch.Tensor]:  # noqa: ARG002
+            opens_s = gpu.stream_s = max(gpu.host_s, gpu.stream_s) + 1.0
+            snapshot = self._session.do_burst(self._specs, calls)
+            queued = gpu.host_s < opens_s
+            gpu.synchronize()
+            return gpu.stream_s - opens_s + BURST_COST_S, queued, snapshot
+
+    return FakeBurstClock
+
+
 def install(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     """Have the timers and the judge's half of the clock use a fake GPU."""
     gpu = FakeGpu()
@@ -124,5 +149,6 @@ def install(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     # Warm-up is by the host's own clock, which does not know of this one.
     monkeypatch.setattr(pairs, "_WARM_S", 1e-4)
     monkeypatch.setattr(pairs, "monitor", lambda _: None)
+    monkeypatch.setattr(pairs, "BurstClock", burst_clock(gpu))
     monkeypatch.setattr(steady, "_renew_generator", lambda _: None)
     return gpu

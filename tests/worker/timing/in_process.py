@@ -45,11 +45,15 @@ class InProcessPeer:
         self._worker.factory = factory
         self._ours = ours
         self._alter = alter
+        self.pid = 2**22  # no process has it
+        self._core: int | None = None
 
     def ask(self, stage: str, op: str, *, fds: list[int] | None = None, **arguments: Any) -> dict[str, Any]:
         answer = self._worker.answer({"op": op, **arguments}, [os.dup(fd) for fd in fds or []])
         assert answer["ok"], answer
-        return self._alter({**answer, "asked_core": arguments["core"]}) if op == "slot" else answer
+        if op == "wake":
+            self._core = arguments["core"]
+        return self._alter({**answer, "asked_core": self._core}) if op == "slot" else answer
 
     def close(self) -> None:
         self._ours.close()

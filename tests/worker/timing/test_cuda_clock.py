@@ -15,11 +15,11 @@ from kbench.worker.candidate import failure
 from kbench.worker.evidence import Tolerance
 from kbench.worker.reference import CaseReference, Reference
 from kbench.worker.session import CandidateFault
-from kbench.worker.timing import slots, steady
+from kbench.worker.timing import pairs, slots, steady
 from kbench.worker.timing.examine import CaseExaminer
 from kbench.worker.timing.pairs import CaseTimer
 
-from .fake_gpu import EVENT_S, FakeGpu, install
+from .fake_gpu import EVENT_S, FakeGpu, burst_clock, install
 
 REFERENCE = """
 import torch
@@ -43,6 +43,7 @@ class FakeSide:
     """A session whose peer is a timer in this process."""
 
     baseline = False
+    pid = 2**22  # no process has it
 
     def __init__(self, call: Callable[..., Any]) -> None:
         self.device = torch.device("cuda")
@@ -51,7 +52,7 @@ class FakeSide:
         self._call = call
 
     def arena(self, name: str, n_bytes: int) -> memory.Arena:
-        if name not in self.arenas:
+        if name not in self.arenas or self.arenas[name].n_bytes < n_bytes:
             self.arenas[name] = memory.Arena(n_bytes, torch.device("cpu"))
         return self.arenas[name]
 
@@ -67,6 +68,15 @@ class FakeSide:
         inputs, places = self.arenas["inputs"].memory, self.arenas["outputs"].memory
         self._timer = slots.CudaTimer(call=self._call, inputs=inputs, outputs=places, places=outputs)
         return {}
+
+    def do_changes(self) -> dict[str, Any]:
+        return {"changed": []}
+
+    def do_burst(self, args: Any, calls: bool) -> torch.Tensor:
+        if calls:
+            self._last = [self._call(*given) for given in self._timer.arguments({"args": args})]
+        self._timer.hand_over(self._last)
+        return self.arenas["outputs"].memory.clone()
 
     def do_chains(self, args: Any, kind: str, calls: int) -> dict[str, Any]:
         try:
@@ -224,3 +234,47 @@ def test_a_forged_list_of_kernels_is_a_note(gpu: FakeGpu, reference: CaseReferen
     known = {"count": 1, "busy_s": 1e-6, "span_s": 1e-6, "list": [["k", 1e-6]]}
 
     assert any("no known form" in note for note in examined(reference, timing, *calls, known=known)["notes"])
+
+
+def lying(gpu: FakeGpu, share: float, monkeypatch: pytest.MonkeyPatch) -> Callable[[torch.Tensor], torch.Tensor]:
+    """A model of 20 µs whose process reports a share of what its events say."""
+    call = add_one(gpu, 20e-6)
+    measure = slots.CudaTimer.slot
+
+    def slot(timer: slots.CudaTimer, request: dict[str, Any]) -> dict[str, Any]:
+        answer = measure(timer, request)
+        return {**answer, "seconds": share * answer["seconds"]} if timer._call is call else answer
+
+    monkeypatch.setattr(slots.CudaTimer, "slot", slot)
+    return call
+
+
+@pytest.mark.parametrize("share", [0.01, 0.6])
+def test_a_side_that_reports_less_than_its_calls_take_is_refused(
+    share: float, gpu: FakeGpu, reference: CaseReference, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(CandidateFault, match="by the judge's clock") as refused:
+        timed(reference, add_one(gpu, 20e-6), lying(gpu, share, monkeypatch))
+
+    assert refused.value.reason == "exploit:clock"
+
+
+def test_a_side_that_reports_what_its_calls_take_is_vouched_for(gpu: FakeGpu, reference: CaseReference, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = timed(reference, add_one(gpu, 40e-6), lying(gpu, 1.0, monkeypatch))
+
+    assert found["verdict"] == "faster"
+    assert "clock_unverified" not in found["flags"]
+    assert found["extra"]["burst_calls"] > 16
+
+
+def test_a_side_that_cannot_queue_at_the_gate_what_it_queued_in_a_slot_is_not_vouched_for(
+    gpu: FakeGpu, reference: CaseReference, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = burst_clock(gpu)
+    monkeypatch.setattr(made, "run", lambda clock, _run=made.run, **given: (lambda s, _q, out: (s, False, out))(*_run(clock, **given)))
+    monkeypatch.setattr(pairs, "BurstClock", made)
+
+    found = timed(reference, add_one(gpu, 40e-6), add_one(gpu, 20e-6))
+
+    assert found["verdict"] == "unresolved"
+    assert "clock_unverified" in found["flags"]

@@ -1,0 +1,30 @@
+"""How much processor time does a process take, with all that it started, while nobody asked it for anything?"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time of a process and of all below it so far, to the nanosecond; 0 for what has gone."""
+    return sum(map(_cpu_seconds, _tree(pid)))
+
+
+def _cpu_seconds(pid: int) -> float:
+    try:
+        # The clock of another process: linux/posix-timers.h, MAKE_PROCESS_CPUCLOCK with CPUCLOCK_SCHED.
+        return time.clock_gettime((~pid << 3) | 2)
+    except OSError:
+        return 0.0
+
+
+def _tree(root: int) -> list[int]:
+    found = [root]
+    for pid in found:
+        try:
+            tasks = list(Path(f"/proc/{pid}/task").iterdir())
+            found += [int(child) for task in tasks for child in (task / "children").read_text().split()]
+        except OSError:
+            continue
+    return found
