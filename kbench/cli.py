@@ -46,6 +46,7 @@ Timeout = Annotated[str | None, typer.Option("--timeout", metavar="SECONDS", hel
 Jobs = Annotated[str | None, typer.Option("--jobs", "-j", metavar="N", help="candidates judged side by side")]
 Strict = Annotated[bool, typer.Option("--strict", help="count skips as failures")]
 FailFast = Annotated[bool, typer.Option("--fail-fast", help="begin nothing more after the first failure")]
+Resume = Annotated[bool, typer.Option("--resume", help="skip what has a verdict for the same content, settings and environment")]
 Sandbox = Annotated[str, typer.Option("--sandbox", metavar="auto|require", help="`require` refuses to run without a sandbox")]
 NoWarm = Annotated[bool, typer.Option("--no-warm", help="use no process of an earlier command, and leave none")]
 Json = Annotated[bool, typer.Option("--json", help="JSON lines on stdout, one object a candidate")]
@@ -86,6 +87,7 @@ def verify(
     jobs: Jobs = None,
     strict: Strict = False,
     fail_fast: FailFast = False,
+    resume: Resume = False,
     sandbox: Sandbox = "auto",
     no_warm: NoWarm = False,
     json: Json = False,
@@ -115,6 +117,7 @@ def time_(
     jobs: Jobs = None,
     strict: Strict = False,
     fail_fast: FailFast = False,
+    resume: Resume = False,
     sandbox: Sandbox = "auto",
     no_warm: NoWarm = False,
     json: Json = False,
@@ -259,6 +262,7 @@ def _request(given: dict[str, Any]) -> RunRequest:
         energy=bool(given.get("energy")),
         strict=given["strict"],
         fail_fast=given["fail_fast"],
+        resume=given["resume"],
         sandbox=_one_of("--sandbox", given["sandbox"], ("auto", "require")),
         warm=not given["no_warm"],
         json=given["json"],

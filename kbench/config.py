@@ -106,7 +106,7 @@ class RunRequest:
 
     `pair` is a reference file and a candidate file outside the tree; `overrides` are the settings given on
     the command line. What is None was left to kbench. `sandbox` is `auto` or `require`. Without `warm`, no process
-    of an earlier command is used and none is left.
+    of an earlier command is used and none is left; with `resume`, what has a verdict is not judged again.
     """
 
     root: Path | None
@@ -125,6 +125,7 @@ class RunRequest:
     json: bool = False
     debug: bool = False
     warm: bool = True
+    resume: bool = False
     config: Config = field(default_factory=Config)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kbench.records import Status, Timing, Verdict
@@ -11,6 +12,10 @@ from kbench.reports import jsonlines
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+# Without a terminal, a long run tells its pace so often.
+_PACE_S = 10.0
 
 
 class Reporter(Protocol):
@@ -29,6 +34,9 @@ class Reporter(Protocol):
         """A candidate is judged and, if it was accepted, timed."""
 
     def warning(self, text: str) -> None:
+        """Something is worth knowing, and worth mending."""
+
+    def note(self, text: str) -> None:
         """Something is worth knowing."""
 
     def finished(self) -> None:
@@ -42,26 +50,74 @@ def reporter(*, as_json: bool) -> Reporter:
     return RichReporter() if sys.stderr.isatty() else PlainReporter()
 
 
+class _Pace:
+    """How fast candidates are done, as a line now and then."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._total = 0
+        self._done = 0
+        self._started_s = self._told_s = clock()
+
+    def start(self, total: int) -> None:
+        """So many are to be done, from now on."""
+        self._total = total
+        self._started_s = self._told_s = self._clock()
+
+    def advance(self) -> str:
+        """One more is done; what to tell, which is nothing most of the time and in the end."""
+        self._done += 1
+        now_s = self._clock()
+        if now_s - self._told_s < _PACE_S or self._done >= self._total:
+            return ""
+        self._told_s = now_s
+        return f"{self._done} of {self._total} done, {self.rate:.3g}/s, {_duration((self._total - self._done) / self.rate)} left"
+
+    @property
+    def rate(self) -> float:
+        """Candidates a second."""
+        return self._done / max(self._clock() - self._started_s, 1e-3)
+
+
+def _duration(seconds: float) -> str:
+    minutes, whole_s = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {whole_s:02} s" if minutes else f"{whole_s} s"
+
+
 class JsonReporter:
-    """JSON lines on stdout, flushed one by one; warnings as plain lines on stderr."""
+    """JSON lines on stdout, flushed one by one; warnings and, in a long run, its pace as plain lines on stderr."""
+
+    def __init__(self) -> None:
+        self._pace = _Pace()
 
     def started(self, total: int) -> None:
         """See `Reporter`."""
+        self._pace.start(total)
 
     def stage(self, label: str, stage: str) -> None:
         """See `Reporter`."""
 
     def verdict(self, verdict: Verdict) -> None:
         """See `Reporter`."""
-        print(jsonlines.line(jsonlines.verdict_object(verdict)), flush=True)  # noqa: T201
+        self._tell(jsonlines.line(jsonlines.verdict_object(verdict)))
 
     def timing(self, verdict: Verdict, timings: Sequence[Timing]) -> None:
         """See `Reporter`."""
-        print(jsonlines.line(jsonlines.timing_object(verdict, timings)), flush=True)  # noqa: T201
+        self._tell(jsonlines.line(jsonlines.timing_object(verdict, timings)))
+
+    def _tell(self, line: str) -> None:
+        print(line, flush=True)  # noqa: T201
+        if told := self._pace.advance():
+            self.note(told)
 
     def warning(self, text: str) -> None:
         """See `Reporter`."""
-        print(f"warning: {text}", file=sys.stderr, flush=True)  # noqa: T201
+        self.note(f"warning: {text}")
+
+    def note(self, text: str) -> None:
+        """See `Reporter`."""
+        print(text, file=sys.stderr, flush=True)  # noqa: T201
 
     def finished(self) -> None:
         """See `Reporter`."""
@@ -75,10 +131,12 @@ class PlainReporter:
         self._err = console(stderr=True)
         self._counts: dict[Status, int] = {}
         self._total = 0
+        self._pace = _Pace()
 
     def started(self, total: int) -> None:
         """See `Reporter`."""
         self._total = total
+        self._pace.start(total)
 
     def stage(self, label: str, stage: str) -> None:
         """See `Reporter`."""
@@ -87,8 +145,8 @@ class PlainReporter:
         """See `Reporter`."""
         from kbench.reports import terminal  # noqa: PLC0415 - rich costs 0.1 s, which JSON lines need not pay
 
-        self._counts[verdict.status] = self._counts.get(verdict.status, 0) + 1
         self._out.print(terminal.verdict_line(verdict))
+        self._judged(verdict.status)
 
     def timing(self, verdict: Verdict, timings: Sequence[Timing]) -> None:
         """See `Reporter`."""
@@ -97,13 +155,22 @@ class PlainReporter:
         if verdict.status is not Status.PASS or not timings:
             self.verdict(verdict)
             return
-        self._counts[verdict.status] = self._counts.get(verdict.status, 0) + 1
         for timing in timings:
             self._out.print(terminal.timing_line(verdict, timing))
+        self._judged(verdict.status)
+
+    def _judged(self, status: Status) -> None:
+        self._counts[status] = self._counts.get(status, 0) + 1
+        if told := self._pace.advance():
+            self.note(told)
 
     def warning(self, text: str) -> None:
         """See `Reporter`."""
         self._err.print(f"warning: {text}", style="yellow", markup=False, highlight=False)
+
+    def note(self, text: str) -> None:
+        """See `Reporter`."""
+        self._err.print(text, markup=False, highlight=False)
 
     def finished(self) -> None:
         """See `Reporter`."""
@@ -132,12 +199,13 @@ class RichReporter(PlainReporter):
             BarColumn(bar_width=20),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
+            TextColumn("{task.fields[rate]}", markup=False),
             TimeRemainingColumn(),
             TextColumn("{task.description}", markup=False),
             console=self._err,
             transient=True,
         )
-        self._task = self._progress.add_task("starting", total=None)
+        self._task = self._progress.add_task("starting", total=None, rate="")
         self._progress.start()
 
     def started(self, total: int) -> None:
@@ -149,16 +217,10 @@ class RichReporter(PlainReporter):
         """See `Reporter`."""
         self._progress.update(self._task, description=f"{label}: {stage}")
 
-    def verdict(self, verdict: Verdict) -> None:
-        """See `Reporter`."""
-        super().verdict(verdict)
-        self._progress.advance(self._task)
-
-    def timing(self, verdict: Verdict, timings: Sequence[Timing]) -> None:
-        """See `Reporter`."""
-        super().timing(verdict, timings)
-        if verdict.status is Status.PASS and timings:
-            self._progress.advance(self._task)
+    def _judged(self, status: Status) -> None:
+        self._counts[status] = self._counts.get(status, 0) + 1
+        self._pace.advance()
+        self._progress.update(self._task, advance=1, rate=f"{self._pace.rate:.3g}/s")
 
     def finished(self) -> None:
         """See `Reporter`."""

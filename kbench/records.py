@@ -285,7 +285,10 @@ class TimingRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictRow:
-    """One row of verdicts.csv: one candidate of one run; the fields are the columns, in order."""
+    """One row of verdicts.csv: one candidate of one run; the fields are the columns, in order.
+
+    `identity` names all that the verdict depends on, see kbench/identity.py.
+    """
 
     run_id: str
     started_at: str
@@ -318,3 +321,4 @@ class VerdictRow:
     kbench_version: str = ""
     commit: str = ""
     sandbox: str = ""
+    identity: str = ""

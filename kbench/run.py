@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from kbench import __version__, discovery
+from kbench import __version__, discovery, identity
 from kbench.config import RunRequest, TaskSettings, cache_folder, warm_seconds
 from kbench.discovery import Selection
 from kbench.engines.local import Events, Job, LocalEngine, Options, Result
@@ -128,7 +128,7 @@ class _Session(Events):
         with _cancelled_by_signals():
             try:
                 await engine.start()
-                jobs = self._jobs(selection, engine)
+                jobs = self._without_judged(self._jobs(selection, engine))
                 self._reporter.started(sum(not job.candidate.name.startswith("@") for job in jobs))
                 await engine.run(jobs)
             finally:
@@ -144,12 +144,13 @@ class _Session(Events):
         baseline = job.candidate.name.startswith("@")
         environment = self._environment(job)
         if self._store is not None:
-            if not baseline:
-                self._store.append_verdict(self._verdict_row(result, environment))
             for row in self._timing_rows(result, environment) if self._timed else ():
                 self._store.append_timing(row)
             for timing in result.timings:
                 self._store.save_samples(self._run_id, f"{job.candidate.label}/{timing.case}", timing.samples)
+            if not baseline:
+                # Last: who resumes this run takes it that nothing is missing.
+                self._store.append_verdict(self._verdict_row(result, environment))
         if baseline:
             if verdict.status is not Status.PASS:
                 self._reporter.warning(f"baseline {job.candidate.label}: {verdict.reason}: {verdict.detail}")
@@ -159,6 +160,41 @@ class _Session(Events):
             self._reporter.timing(verdict, result.timings)
         else:
             self._reporter.verdict(verdict)
+
+    def _without_judged(self, jobs: list[Job]) -> list[Job]:
+        """Leave out what passed or failed before under the same identity, and baselines that nobody is left for."""
+        if not self._request.resume or self._store is None:
+            return jobs
+        judged = self._store.judged()
+        left = []
+        for job in jobs:
+            status = "" if job.candidate.name.startswith("@") else judged.get(self._identity(job), "")
+            if status in (Status.PASS, Status.FAIL):
+                self._counts[Status(status)] += 1
+            else:
+                left.append(job)
+        if known := len(jobs) - len(left):
+            self._reporter.note(f"{known} of {sum(not job.candidate.name.startswith('@') for job in jobs)} candidates have a verdict already")
+        wanted = {job.key for job in left if not job.candidate.name.startswith("@")}
+        return [job for job in left if job.key in wanted]
+
+    def _identity(self, job: Job) -> str:
+        """Name the verdict on a job, see `identity`; where it runs on one GPU of several alike, their kind counts."""
+        assert self._engine is not None
+        request = self._request
+        asked = {
+            "settings": job.settings.sha256,
+            "device": job.device.partition(":")[0],
+            "skip": job.skip,
+            "cases": [case.name for case in job.cases],
+            "timed": job.timed,
+            "repeat": request.repeat if self._timed else None,
+            "energy": self._timed and request.energy,
+            "cores": self._engine.options.cores if self._timed else None,
+            "seed": request.seed,
+            "sandbox": self._engine.facts["sandbox"],
+        }
+        return identity.identity(job.task, job.candidate, asked=asked, environment=self._environment(job))
 
     def _environment(self, job: Job) -> Environment:
         assert self._engine is not None
@@ -255,6 +291,7 @@ class _Session(Events):
             reference_sha256=job.task.sha256,
             settings_sha256=job.settings.sha256,
             sandbox=verdict.sandbox,
+            identity=self._identity(job),
             **_columns(environment),
         )
 

@@ -112,6 +112,10 @@ class Store:
         """Read every row of timings.csv in its order, and what cannot be read."""
         return self._timings.read()
 
+    def judged(self) -> dict[str, str]:
+        """The status of the last verdict under each identity, without keeping the rows."""
+        return self._verdicts.last("identity", "status")
+
     def save_samples(self, run_id: str, name: str, samples: Mapping[str, object]) -> None:
         """Add the raw samples of one timing to the JSON object of its run: samples/<run_id>.json."""
         with self._locked():
@@ -234,6 +238,27 @@ class _Table(Generic[R]):
             return [], []
         except OSError as error:
             raise _explanation(error, self._path) from error
+
+    def last(self, name: str, value: str) -> dict[str, str]:
+        """The `value` cell of the last row for each `name` cell; lines that cannot be read say nothing."""
+        found: dict[str, str] = {}
+        try:
+            with self._path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+                header = self._header(file.readline(_HEADER_LIMIT_BYTES))
+                if name not in header:
+                    return {}
+                key_index, value_index = header.index(name), header.index(value)
+                for line in file:
+                    with contextlib.suppress(ValueError):
+                        cells = _split(line.rstrip("\r\n"))
+                        # A line that was cut off may end in any cell.
+                        if len(cells) == len(header) and line.endswith("\n") and cells[key_index]:
+                            found[cells[key_index]] = cells[value_index]
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise _explanation(error, self._path) from error
+        return found
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int]:
