@@ -483,7 +483,6 @@ class CandidateProcess:
             "cuda_on_cpu": device == CUDA_ON_CPU,
             "threads": threads,
             "gpu": "" if hide_gpu else _visible(device),
-            "cache": str(engine.options.cache),
             "interpret": device == CUDA_ON_CPU or (candidate.language == "triton" and device == "cpu"),
             "wrap": candidate.name if candidate.name.startswith("@") else "",
         }
@@ -546,7 +545,7 @@ class CandidateProcess:
         return {
             "scratch": str(scratch.own),
             "readable": [str(path) for path in (*self._sources(), scratch.given, *self._entries)],
-            "hidden": [str(path) for path in self._engine.options.hidden],
+            "hidden": [str(path) for path in (*self._engine.options.hidden, self._engine.options.cache)],
             "gpu": self._args["device"] != "cpu",
         }
 
@@ -574,6 +573,7 @@ class CandidateProcess:
         args: dict[str, Any] = {
             "cache": str(self._engine.options.cache),
             "jobs": 2,
+            "capabilities": [gpu["capability"] for gpu in self._engine.facts["gpus"]],
             "limits": {"memory_bytes": self._engine.options.memory_bytes, "max_processes": _MAX_BUILD_PROCESSES},
         }
         if not self._trusted:
@@ -581,7 +581,7 @@ class CandidateProcess:
             # Compilers run on the candidate's sources and flags: they may read what it may.
             args["confine"] = {
                 "readable": [str(path) for path in (*self._sources(), self._scratch.own)],
-                "hidden": [str(path) for path in self._engine.options.hidden],
+                "hidden": [str(path) for path in (*self._engine.options.hidden, self._engine.options.cache)],
             }
         builder = self._engine.zygote.spawn("builder", args, [fd])
         try:

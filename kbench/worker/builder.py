@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import socket
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,7 @@ _FOLDER_FLAG = re.compile(r"-(?:I|L|isystem *)(/.*)")
 
 
 def main(args: Mapping[str, Any], fds: list[int]) -> None:
-    """Take one request, build it, answer."""
+    """Take one request, build it, answer. `confine` is the candidate's own policy, None where it is trusted."""
     channel = Channel(socket.socket(fileno=fds[0]))
     message = channel.receive()
     try:
@@ -31,8 +32,13 @@ def main(args: Mapping[str, Any], fds: list[int]) -> None:
     except ValueError as error:
         result = BuildResult(ok=False, failure=f"no build request: {error}", transient=True)
     else:
-        cache = Cache(Path(args["cache"]))
-        result = build(request, cache, jobs=int(args["jobs"]), confine=_confine(args.get("confine"), request))
+        result = build(
+            request,
+            Cache(Path(args["cache"])),
+            jobs=int(args["jobs"]),
+            confine=_confine(args.get("confine"), request),
+            capabilities=args.get("capabilities", ()),
+        )
     channel.send(result.to_json())
     channel.close()
 
@@ -43,7 +49,14 @@ def _confine(policy: Mapping[str, Any] | None, request: BuildRequest) -> Confine
         return None
     held = confine.Policy.from_json({**policy, "scratch": "", "libraries": list(_libraries(request))})
     held = replace(held, readable=(*held.readable, *_tools()))
-    return lambda folder, *entries: confine.confine(replace(held, scratch=folder, readable=(*held.readable, *entries)))
+
+    def confine_to(folder: Path) -> None:
+        # The home of one compiler is no other's: what is in it is given to a user while others run.
+        home = tempfile.mkdtemp(prefix="home.", dir=folder.parent)
+        confine.confine(replace(held, scratch=Path(home), writable=(folder,)))
+        os.chdir(folder)
+
+    return confine_to
 
 
 def _libraries(request: BuildRequest) -> Iterator[str]:

@@ -132,7 +132,7 @@ class Worker:
 
             self.emulation = Emulation(Path(request["path"]))
         prepare = self.emulation.prepare if self.emulation is not None else None
-        intercept.install_over(self._build_socket, Path(self.args["cache"]), prepare=prepare)
+        intercept.install_over(self._build_socket, prepare=prepare)
         memory.set_malloc_fill(0)
         with self._running(draws_there=False):
             module = load_module(Path(request["path"]), request["module"])

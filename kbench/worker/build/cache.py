@@ -2,7 +2,7 @@
 
     <root>/builds/<key>/           entry.json (written before the folder takes its name) and the object
     <root>/builds/locks/<key>      held by who builds the key; the kernel frees it when the holder dies
-    <root>/builds/work/<key>       the folder of a build under way, swept by the next holder of the lock
+    <root>/builds/work/<key>/<any> the folder of a build under way, swept by the next holder of the lock
     <root>/builds/wanted/<key>     an empty file: somebody had a use for such an entry
 
 An entry appears whole or not at all: it is made under another name and renamed. Who may only read the
@@ -17,6 +17,7 @@ import json
 import os
 import shutil
 import stat
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -118,8 +119,9 @@ class Cache:
         `artifact` may have been written by a hostile compiler run: only a plain file is taken.
         """
         entry = self.root / result.key
-        fresh = self.work_folder(result.key) / "entry"
-        fresh.mkdir()
+        # Beside the folder of the build, which a compiler might still write to.
+        fresh = Path(tempfile.mkdtemp(prefix="entry.", dir=self._work(result.key)))
+        fresh.chmod(0o755)
         sha256 = ""
         if artifact is not None:
             sha256 = _copy_plain_file(artifact, fresh / artifact.name)
@@ -132,23 +134,25 @@ class Cache:
         self.evict(keep=result.key)
         return result
 
-    def work_folder(self, key: str) -> Path:
-        """The scratch folder of who holds the lock of this key."""
+    def _work(self, key: str) -> Path:
         return self.root / _WORK / key
 
     @contextmanager
-    def lock(self, key: str, *, wait: bool = True) -> Iterator[None]:
-        """Wait until nobody else builds this key; enter with an empty work folder.
+    def lock(self, key: str, *, wait: bool = True) -> Iterator[Path]:
+        """Wait until nobody else builds this key; enter with an empty folder to build in.
+
+        No two builds have a folder of the same name: a compiler that outlived its builder writes into
+        nobody's.
 
         Raises:
             BlockingIOError: somebody else builds it, and `wait` is False.
         """
-        work = self.work_folder(key)
+        work = self._work(key)
         with _locked(self.root / _LOCKS / key, wait=wait):
             _remove(work)
             work.mkdir(parents=True)
             try:
-                yield
+                yield Path(tempfile.mkdtemp(prefix="build.", dir=work))
             finally:
                 _remove(work)
 

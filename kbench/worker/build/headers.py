@@ -14,7 +14,7 @@ is named comes with all of its overloads, and one that torch declares twice, as 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 # Everything here is included by the stand-ins, once; the name must not be one of torch's.
@@ -23,6 +23,12 @@ _API = "torch/csrc/api/include"
 _FACTORIES = "torch/csrc/autograd/generated/variable_factories.h"
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|(\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*')", re.DOTALL)
+# What may be a free function: a name that is called, given template arguments or qualified; of no object and not of `std`.
+_FUNCTION = re.compile(r"(?<![\w.])(?<!->)(?<!std::)([A-Za-z_]\w*)(?=\s*[(<])|(?<!std)::\s*([A-Za-z_]\w*)")
+# Names that are asked for with what stands beside them, too.
+_MARKED = re.compile(r"(?:\.|->)\s*index(?:_put_)?\b|\bnative\s*::")
+_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+\w+\(([^)\n]*)\)((?:\\\n|[^\n])*)", re.MULTILINE)
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"]+)[>\"].*$", re.MULTILINE)
 
 # Parts of the C++ frontend that lean on thousands of functions: nothing lighter than the full headers.
@@ -64,7 +70,7 @@ _HEAVY = {
 }
 _TRIMMED = ("ATen/cuda/CUDAContext.h",)
 
-# What the full headers also offer, by the names that ask for it.
+# What the full headers also offer, by the names that ask for it; `.index` is one of an object's.
 _BY_NAME: Mapping[str, str] = {
     "bitset": "bitset",
     "chrono": "chrono",
@@ -87,7 +93,7 @@ _BY_NAME: Mapping[str, str] = {
     "DimVector": "ATen/DimVector.h",
     "Generator": "ATen/core/Generator.h",
     "Reduction": "ATen/core/Reduction.h",
-    "Slice Ellipsis TensorIndex indexing index index_put_": "ATen/TensorIndexing.h",
+    "Slice Ellipsis TensorIndex indexing .index .index_put_": "ATen/TensorIndexing.h",
     "TensorGeometry": "ATen/TensorGeometry.h",
     "TensorIterator TensorIteratorConfig TensorIteratorBase": "ATen/TensorIterator.h",
     "TensorArg checkSize checkDim checkAllSame checkAllSameGPU checkAllSameType checkContiguous CheckedFrom": ("ATen/TensorUtils.h"),
@@ -149,15 +155,24 @@ def light_headers(texts: Iterable[str], include: Path) -> dict[str, str] | None:
     `texts` are all sources and headers of the user's, `include` is torch's include folder. None
     where nothing is gained, or where this torch does not look as expected.
     """
-    text = "\n".join(texts)
-    names = frozenset(_IDENTIFIER.findall(text))
+    text = _COMMENT.sub(lambda found: found[1] or " ", "\n".join(texts))
+    names = frozenset(_IDENTIFIER.findall(text)) | frozenset(re.sub(r"\s", "", name).replace("->", ".") for name in _MARKED.findall(text))
     if _FRONTEND.search(text) or names & _FRONTEND_NAMES:
         return None
     try:
-        python = _python_headers(text)
-        return _stand_ins(names, include, python=python) | _trimmed(names, include)
+        functions = _functions(_called(text), include)
+        return _stand_ins(names, functions, include, python=_python_headers(text)) | _trimmed(functions, include)
     except (OSError, UnicodeDecodeError):
         return None
+
+
+def _called(text: str) -> frozenset[str]:
+    """The names that may be those of free functions; all there are where a macro calls or makes up what it is given."""
+    for parameters, body in _MACRO.findall(text):
+        called = r"\b(?:" + "|".join(_IDENTIFIER.findall(parameters)) + r")[ \t]*\("
+        if "##" in body or (parameters.strip(" .") and re.search(called, body)):
+            return frozenset(_IDENTIFIER.findall(text))
+    return frozenset(name for pair in _FUNCTION.findall(text) for name in pair if name)
 
 
 def prefix_header() -> str:
@@ -175,13 +190,12 @@ def _included(headers: Iterable[str]) -> str:
     return "".join(f"#include <{header}>\n" for header in headers)
 
 
-def _stand_ins(names: frozenset[str], include: Path, *, python: tuple[str, ...]) -> dict[str, str]:
-    functions = _functions(names, include)
+def _stand_ins(names: frozenset[str], functions: Sequence[str], include: Path, *, python: tuple[str, ...]) -> dict[str, str]:
     wanted = [*_ALWAYS, *(f"ATen/ops/{function}.h" for function in functions)]
     wanted += [header for keys, header in _BY_NAME.items() if names & set(keys.split())]
-    if "native" in names:
+    if "native::" in names:
         wanted += [f"ATen/ops/{function}_native.h" for function in functions]
-    factories, factory_headers = _factories(names, include)
+    factories, factory_headers = _factories(functions, include)
     present = [header for header in [*wanted, *factory_headers] if "/" not in header or _exists(include, header)]
     types = f"#include <{_LIGHT}>\n{_without_includes((include / _API / 'torch/types.h').read_text())}"
     everything = "#pragma once\n#include <torch/types.h>\n"
@@ -205,9 +219,8 @@ def _functions(names: frozenset[str], include: Path) -> list[str]:
     return sorted(name for name in stems if (include / "ATen/ops" / f"{name}.h").is_file())
 
 
-def _trimmed(names: frozenset[str], include: Path) -> dict[str, str]:
-    functions = {*_functions(names, include), *_INNER_FUNCTIONS}
-    headers = [*(f"ATen/ops/{function}.h" for function in sorted(functions)), *_TRIMMED]
+def _trimmed(functions: Sequence[str], include: Path) -> dict[str, str]:
+    headers = [*(f"ATen/ops/{function}.h" for function in sorted({*functions, *_INNER_FUNCTIONS})), *_TRIMMED]
     return {header: _trim((include / header).read_text()) for header in headers if _exists(include, header)}
 
 
@@ -230,18 +243,16 @@ def _exists(include: Path, header: str) -> bool:
     return any((root / header).is_file() for root in (include, include / _API)) or header.endswith("/ATen.h")
 
 
-def _factories(names: frozenset[str], include: Path) -> tuple[str, list[str]]:
+def _factories(functions: Sequence[str], include: Path) -> tuple[str, list[str]]:
     """The named functions that torch declares in `torch` too, where they hide those of `at`."""
     text = (include / _FACTORIES).read_text()
     body = text[text.index("namespace torch {") :]
     blocks = re.findall(r"^inline at::Tensor (\w+)\((.*?)^}\n", body, re.MULTILINE | re.DOTALL)
-    named = [(name, rest) for name, rest in blocks if name in names or name.removesuffix("_symint") in names]
+    named = [(name, rest) for name, rest in blocks if name.removesuffix("_symint") in functions]
     if not named:
         return "", []
     headers = ["ATen/core/LegacyTypeDispatch.h", "ATen/TracerMode.h"]
-    functions = {name.removesuffix("_symint") for name, _ in named}
-    headers += [f"ATen/ops/{function}.h" for function in sorted(functions)]
-    if "tensor" in functions:
+    if any(name == "tensor" for name, _ in named):
         headers.append(f"{_API}/torch/detail/TensorDataContainer.h")
     inline = "".join(f"inline at::Tensor {name}({rest}}}\n".replace("autograd::make_variable(", "::kbench_light::make_variable(") for name, rest in named)
     deleter = "using Deleter = std::function<void(void*)>;\nusing at::MemoryFormat;\n"

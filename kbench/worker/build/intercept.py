@@ -24,7 +24,6 @@ from torch.utils import cpp_extension
 
 from kbench.protocol import Channel
 from kbench.worker.build import cpp, toolchain
-from kbench.worker.build.cache import Cache
 from kbench.worker.build.request import REQUEST_LIMIT_BYTES, BuildRequest, BuildResult, Source
 from kbench.worker.cuda_on_cpu.features import UnsupportedFeatureError
 
@@ -52,8 +51,8 @@ class _Unusual(Exception):
     """The call is one that only torch's own function can answer."""
 
 
-def install_over(build_socket: socket.socket, cache_folder: Path, *, prepare: Prepare | None = None) -> None:
-    """Replace torch's functions by ours, which ask for builds over a socket."""
+def install_over(build_socket: socket.socket, *, prepare: Prepare | None = None) -> None:
+    """Replace torch's functions by ours, which ask for builds over a socket; a candidate sees no cache."""
     channel = Channel(build_socket)
     # A candidate may build its extensions in several threads; there is one conversation.
     lock = threading.Lock()
@@ -63,12 +62,12 @@ def install_over(build_socket: socket.socket, cache_folder: Path, *, prepare: Pr
             channel.send(request.to_json())
             return BuildResult.from_json(channel.receive())
 
-    install(service, Cache(cache_folder), prepare=prepare)
+    install(service, prepare=prepare)
 
 
-def install(service: Service, cache: Cache, *, prepare: Prepare | None = None) -> None:
-    """Replace torch's functions by ours; `service` builds what is not in `cache`."""
-    loader = _Loader(service, cache, prepare)
+def install(service: Service, *, prepare: Prepare | None = None) -> None:
+    """Replace torch's functions by ours; `service` finds or builds what they are asked for."""
+    loader = _Loader(service, prepare)
     for name, sources_of in (("load_inline", _inline_sources), ("load", _file_sources)):
         original = getattr(cpp_extension, name)
         setattr(cpp_extension, name, _with_signature_of(original, functools.partial(loader.load, original, sources_of)))
@@ -87,33 +86,31 @@ def _with_signature_of(original: Callable[..., Any], replacement: Callable[[dict
 
 
 class _Loader:
-    def __init__(self, service: Service, cache: Cache, prepare: Prepare | None) -> None:
+    def __init__(self, service: Service, prepare: Prepare | None) -> None:
         self._service = service
-        self._cache = cache
         self._prepare = prepare
         self._variables = _build_variables()
 
     def load(self, original: Callable[..., Any], sources_of: Callable[[Mapping[str, Any]], list[Source]], given: dict[str, Any]) -> Any:
         """Do what torch's function does with these arguments: build elsewhere, load the result here."""
         try:
-            # The builder has the variables that kbench was started with, not those of a candidate.
-            if _build_variables() != self._variables:
-                raise _Unusual
-            request = _request(given, sources_of(given))
+            request = _request(given, sources_of(given), self._changed_variables())
         except _Unusual:
             if self._prepare is not None:
                 raise UnsupportedFeatureError("a build that only torch's own function makes") from None
             return _by_torch(original, given)
-        built = request if self._prepare is None else self._prepare(request)
-        result = self._cache.lookup(toolchain.key(built)) or self._service(built)
-        if result.ok and not os.path.exists(result.path):
-            # Thrown out of the cache in between.
-            result = self._service(built)
+        result = self._service(request if self._prepare is None else self._prepare(request))
         if not result.ok:
             raise ExtensionBuildError(replace(result, failure=_located(result.failure, request, _callers_file())))
         if given.get("verbose") and result.log:
             print(result.log)  # noqa: T201 - what torch's own function does
         return _loaded(request, result.path)
+
+    def _changed_variables(self) -> list[str]:
+        """What the builder, which has the variables that kbench was started with, must hear of."""
+        now = _build_variables()
+        changed = [name for name in toolchain.VARIABLES if now[name] != self._variables[name]]
+        return [name if now[name] is None else f"{name}={now[name]}" for name in changed]
 
 
 def _inline_sources(given: Mapping[str, Any]) -> list[Source]:
@@ -145,10 +142,10 @@ def _file_sources(given: Mapping[str, Any]) -> list[Source]:
     return sources
 
 
-def _request(given: Mapping[str, Any], sources: Sequence[Source]) -> BuildRequest:
+def _request(given: Mapping[str, Any], sources: Sequence[Source], variables: Sequence[str]) -> BuildRequest:
     name, with_cuda = given["name"], given.get("with_cuda")
     is_module, is_standalone = bool(given.get("is_python_module", True)), bool(given.get("is_standalone", False))
-    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w{0,199}", name, re.ASCII):
+    if not isinstance(name, str) or not re.fullmatch(r"\w[\w.-]{0,199}", name, re.ASCII):
         raise _Unusual
     if not sources or given.get("with_sycl") or torch.version.hip or (is_module and is_standalone):
         raise _Unusual
@@ -163,6 +160,7 @@ def _request(given: Mapping[str, Any], sources: Sequence[Source]) -> BuildReques
         extra_include_paths=tuple(os.path.abspath(path) for path in _flags(given.get("extra_include_paths"))),
         cuda_flags=tuple(getattr(cpp_extension, "COMMON_NVCC_FLAGS", ())),
         architectures=os.environ.get("TORCH_CUDA_ARCH_LIST", ""),
+        environment=tuple(variables),
         with_cuda=any(source.is_cuda for source in sources) if with_cuda is None else bool(with_cuda),
         is_python_module=is_module,
         is_standalone=is_standalone,

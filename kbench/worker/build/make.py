@@ -7,6 +7,7 @@ import re
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from kbench.worker.build.cache import Cache, fingerprints
 from kbench.worker.build.headers import light_headers
 from kbench.worker.build.language import Commands, Language, Unit
 from kbench.worker.build.precompiled import Precompiled, precompiled
-from kbench.worker.build.processes import Confine, Finished, cut, run_all
+from kbench.worker.build.processes import Call, Confine, Finished, cut, run_all
 from kbench.worker.build.request import BuildRequest, BuildResult, KernelResources
 
 # The full headers take a minute on two slow cores; a template monster of a library takes many.
@@ -28,22 +29,24 @@ _LINKER_ERROR = re.compile(r"undefined reference|cannot find|multiple definition
 _MISSING_FILE = re.compile(r"No such file or directory|could not open source file|cannot open source file|cannot find -l")
 
 
-def build(request: BuildRequest, cache: Cache, *, jobs: int, confine: Confine | None = None) -> BuildResult:
-    """Find or make what a request asks for; who asks for the same at the same time waits for one build.
+def build(request: BuildRequest, cache: Cache, *, jobs: int, confine: Confine | None = None, capabilities: Sequence[str] = ()) -> BuildResult:
+    """Find or make what a request asks for; whoever asks for the same meanwhile waits.
 
-    At most `jobs` compilers run at a time, each confined by `confine`, which gets the only folder that
-    it may write.
+    At most `jobs` compilers run at a time, each confined by `confine` to the folder that it is called
+    with. `capabilities` are those of the GPUs to build for where the request names none. Every
+    failure is a result, none an exception.
     """
-    if not request.sources:
-        return BuildResult(ok=False, failure="no sources", transient=True)
-    if request.with_cuda and not toolchain.current().builds_cuda:
+    tools = toolchain.current()
+    if request.with_cuda and not tools.builds_cuda:
         return BuildResult(ok=False, refused=_why_no_cuda(), transient=True)
+    architectures = (request.architectures or toolchain.architectures_for(capabilities)) if request.with_cuda else ""
+    request = replace(request, architectures=architectures)
     key = toolchain.key(request)
     if (found := cache.lookup(key)) is not None:
         return found
     try:
-        with cache.lock(key):
-            return cache.lookup(key) or _make(request, key, cache, jobs, confine)
+        with cache.lock(key) as folder:
+            return cache.lookup(key) or _make(key, cache, _Build(request, cache, folder, jobs, confine))
     except FileNotFoundError as error:
         return BuildResult(ok=False, key=key, refused=f"cannot start the compiler: {error}", transient=True)
     except (OSError, subprocess.SubprocessError) as error:
@@ -56,9 +59,9 @@ def _why_no_cuda() -> str:
     return "no nvcc with its headers was found; set CUDA_HOME to the CUDA toolkit"
 
 
-def _make(request: BuildRequest, key: str, cache: Cache, jobs: int, confine: Confine | None) -> BuildResult:
+def _make(key: str, cache: Cache, work: _Build) -> BuildResult:
     started = time.monotonic()
-    made = _Build(request, key, cache, jobs, confine).run()
+    made = work.run()
     result = BuildResult(
         ok=made.artifact is not None,
         key=key,
@@ -88,20 +91,20 @@ class _Made:
 class _Build:
     """One build in its work folder."""
 
-    def __init__(self, request: BuildRequest, key: str, cache: Cache, jobs: int, confine: Confine | None) -> None:
+    def __init__(self, request: BuildRequest, cache: Cache, folder: Path, jobs: int, confine: Confine | None) -> None:
         self._request = request
         self._cache = cache
-        self._folder = cache.work_folder(key)
+        self._folder = folder
         self._jobs = jobs
         self._confine = confine
-        self._entries: list[Path] = []
         self._deadline_s = time.monotonic() + TIMEOUT_S
         self._foreseen = user_files.included(request)
+        self._environment: dict[str, str] = {}
 
     def run(self) -> _Made:
         """Compile with light headers what can be, the rest with the full ones, and link."""
         try:
-            commands = toolchain.commands(self._request)
+            commands, self._environment = toolchain.commands(self._request), toolchain.environment(self._request)
         except (OSError, ValueError, RuntimeError) as error:
             return _Made(failure=f"{type(error).__name__}: {error}", is_transient=True)
         units = [self._unit(index, commands) for index in range(len(self._request.sources))]
@@ -109,8 +112,9 @@ class _Build:
         light = self._light_folder()
         if light is not None:
             finished = self._compile_light(units, light)
-        # What the light headers lack, the full ones have; an error of the source's own shows in both.
-        rest = [unit for unit in units if not (unit in finished and self._is_sound(unit, finished[unit]))]
+        # What the light headers lack, the full ones have; an error of the source's own shows in both, and a missing
+        # file is missing in both.
+        rest = [unit for unit in units if not (unit in finished and self._is_settled(unit, finished[unit]))]
         finished |= self._compile(rest, None)
         made = _Made(
             log="".join(self._language(unit).without_resources(finished[unit].output) for unit in units),
@@ -149,48 +153,48 @@ class _Build:
 
     def _compile_light(self, units: Sequence[Unit], light: Path) -> dict[Unit, Finished]:
         """Compile with a precompiled header where there is one, or make one meanwhile."""
-        header = precompiled(self._request, units[0], self._folder / "precompiled") if self._language(units[0]) is cpp else None
+        header = precompiled(self._request, units[0]) if self._language(units[0]) is cpp else None
         if header is None:
             return self._compile(units, light)
-        if (entry := header.attach(self._cache)) is not None:
-            self._entries.append(entry)
-            prefixed = [replace(units[0], prefix=header.header), *units[1:]]
+        if (prefix := header.copied_to(self._folder / "precompiled", self._cache)) is not None:
+            prefixed = [replace(units[0], prefix=prefix), *units[1:]]
             return dict(zip(units, self._compile(prefixed, light).values(), strict=True))
         # nvcc keeps two cores busy, a C++ compiler one; who waits for this build must not wait for the next one's.
         cores = sum(2 if self._language(unit) is cuda else 1 for unit in units)
-        is_idle = len(os.sched_getaffinity(0)) > cores
-        return self._compile(units, light, beside=header if is_idle and header.is_worth_making(self._cache) else None)
+        if len(os.sched_getaffinity(0)) > cores and header.is_worth_making(self._cache):
+            # Where another build makes the same one at this moment, this one does without.
+            with suppress(BlockingIOError), self._cache.lock(header.key, wait=False) as folder:
+                return self._compile(units, light, beside=(header, folder))
+        return self._compile(units, light)
 
-    def _compile(self, units: Sequence[Unit], light: Path | None, *, beside: Precompiled | None = None) -> dict[Unit, Finished]:
+    def _compile(self, units: Sequence[Unit], light: Path | None, *, beside: tuple[Precompiled, Path] | None = None) -> dict[Unit, Finished]:
         languages = [self._language(unit) for unit in units]
-        calls = [language.command(unit, light=light) for language, unit in zip(languages, units, strict=True)]
+        calls = [Call(language.command(unit, light=light), self._folder) for language, unit in zip(languages, units, strict=True)]
         needs = [language.LIGHT_MEMORY_BYTES if light else language.FULL_MEMORY_BYTES for language in languages]
         if beside is not None:
-            calls.append(list(beside.command))
+            header, folder = beside
+            calls.append(Call(header.command(folder), folder))
         ends = self._run(calls, memory_bytes=max(needs, default=0))
         if beside is not None:
-            beside.keep(self._cache, ends.pop())
+            header.keep(folder, self._cache, ends.pop())
         return dict(zip(units, ends, strict=True))
 
-    def _run(self, calls: Sequence[Sequence[str]], *, memory_bytes: int) -> list[Finished]:
+    def _run(self, calls: Sequence[Call], *, memory_bytes: int) -> list[Finished]:
         return run_all(
             calls,
-            folder=self._folder,
             jobs=self._jobs,
             timeout_s=self._deadline_s - time.monotonic(),
             memory_bytes=memory_bytes,
-            confine=None if self._confine is None else self._hold,
+            confine=self._confine,
+            environment=self._environment,
         )
 
-    def _hold(self, folder: Path) -> None:
-        """Confine a compiler: beside the folder it may read the entries of the cache that are made to be read by it."""
-        assert self._confine is not None
-        self._confine(folder, *self._entries)
-
-    def _is_sound(self, unit: Unit, end: Finished) -> bool:
-        """Whether a unit may stay as the light headers made it: the names in all that it read were known."""
+    def _is_settled(self, unit: Unit, end: Finished) -> bool:
+        """Whether a unit may stay as the light headers left it: the names in all that it read were known."""
+        if end.code:
+            return _MISSING_FILE.search(end.output) is not None
         folders = tuple(f"{os.path.realpath(folder)}/" for folder in toolchain.searched_folders())
-        return end.code == 0 and all(path.startswith(folders) for path in self._read_by(unit) - set(self._foreseen))
+        return all(path.startswith(folders) for path in self._read_by(unit) - set(self._foreseen))
 
     def _read_by(self, unit: Unit) -> set[str]:
         """The user's own headers that a source read; other versions of torch's and CUDA's have another key."""
@@ -210,7 +214,7 @@ class _Build:
     def _link(self, units: Sequence[Unit], commands: Commands, made: _Made) -> _Made:
         target = self._folder / (self._request.name if self._request.is_standalone else f"{self._request.name}.so")
         call = [*commands.cxx, *(str(unit.object) for unit in units), *commands.ldflags, "-o", str(target)]
-        (end,) = self._run([call], memory_bytes=0)
+        (end,) = self._run([Call(call, self._folder)], memory_bytes=0)
         made = replace(made, log=made.log + end.output)
         if end.code:
             return replace(made, failure=_last_line(end), is_transient=end.is_transient or bool(_MISSING_FILE.search(end.output)))

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import shutil
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from kbench.worker.build.language import Unit
 from kbench.worker.build.processes import Finished
 from kbench.worker.build.request import BuildRequest, BuildResult
 
-_NAME = "prefix.h"
+_NAME, _COMPILED, _DEPENDENCIES = "prefix.h", "prefix.h.gch", "prefix.h.d"
 # Anything before this line may change what the headers mean.
 _FIRST_LINE = "#include <torch/extension.h>\n"
 _OWN_NAME = "-DTORCH_EXTENSION_NAME="
@@ -35,68 +35,59 @@ _FUNCTION_HEADER = re.compile(r"/ATen/ops/\w+(?<!_ops)(?<!_native)(?<!_dispatch)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precompiled:
-    """The header for one set of flags; `command` makes it."""
+    """The header for one set of flags: its text, with the light headers that it includes, and how it is compiled."""
 
     key: str
-    folder: Path
-    command: tuple[str, ...]
+    texts: Mapping[str, str]
+    compiler: tuple[str, ...]
+    flags: tuple[str, ...]
 
-    @property
-    def header(self) -> Path:
-        """What a source includes first."""
-        return self.folder / _NAME
+    def copied_to(self, folder: Path, cache: Cache) -> Path | None:
+        """Put a finished one where the compilers of one build find it; what a source includes first, None where there is none.
 
-    @property
-    def _dependencies(self) -> Path:
-        return self.folder / f"{_NAME}.d"
-
-    def attach(self, cache: Cache) -> Path | None:
-        """Have the compiler find a finished one beside the header; the entry of the cache that it lies in, None where there is none."""
+        A copy, for they run on a stranger's flags and may do in the folder of their build what they want.
+        """
         artifact = cache.artifact(self.key)
         if artifact is None:
             return None
-        self._compiled.symlink_to(artifact)
-        return artifact.parent
+        self._write(folder)
+        shutil.copyfile(artifact, folder / _COMPILED)
+        return folder / _NAME
 
     def is_worth_making(self, cache: Cache) -> bool:
         """Whether these flags were seen before and nobody has tried yet."""
         return cache.was_wanted(self.key) and cache.lookup(self.key) is None
 
-    def keep(self, cache: Cache, end: Finished) -> None:
-        """Store what `command` made, or that it cannot be made."""
+    def command(self, folder: Path) -> list[str]:
+        """The call that makes it, in a folder that no stranger's compiler writes to."""
+        self._write(folder)
+        outputs = ["-MD", "-MF", str(folder / _DEPENDENCIES), "-o", str(folder / _COMPILED)]
+        return [*self.compiler, "-x", "c++-header", "-I", str(folder), *self.flags, str(folder / _NAME), *outputs]
+
+    def keep(self, folder: Path, cache: Cache, end: Finished) -> None:
+        """Store what the call made, or that it cannot be made; the caller holds the lock of the key."""
         if end.is_transient:
             return
-        untrimmed = [path for path in user_files.listed(self._dependencies) if self._is_untrimmed(path)]
+        own = os.path.realpath(folder)
+        untrimmed = [path for path in user_files.listed(folder / _DEPENDENCIES) if _FUNCTION_HEADER.search(path) and not path.startswith(own)]
         is_good = end.code == 0 and not untrimmed
-        # Whoever makes the same one at this moment will store it.
-        with suppress(BlockingIOError), cache.lock(self.key, wait=False):
-            cache.store(BuildResult(ok=is_good, key=self.key), {}, self._compiled if is_good else None)
-        self._compiled.unlink(missing_ok=True)
+        cache.store(BuildResult(ok=is_good, key=self.key), {}, folder / _COMPILED if is_good else None)
 
-    @property
-    def _compiled(self) -> Path:
-        return self.folder / f"{_NAME}.gch"
-
-    def _is_untrimmed(self, path: str) -> bool:
-        return _FUNCTION_HEADER.search(path) is not None and not path.startswith(os.path.realpath(self.folder))
+    def _write(self, folder: Path) -> None:
+        for name, text in self.texts.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
 
 
-def precompiled(request: BuildRequest, unit: Unit, folder: Path) -> Precompiled | None:
-    """The precompiled header that fits a unit, written out as text in `folder`; None where none may be used."""
+def precompiled(request: BuildRequest, unit: Unit) -> Precompiled | None:
+    """The precompiled header that fits a unit; None where none may be used."""
     cxx, include = unit.commands.cxx, toolchain.current().include
     is_gcc = re.search(r"g\+\+|gcc", os.path.basename(os.path.realpath(shutil.which(cxx[0]) or ""))) is not None
-    is_plain = not request.extra_include_paths and all(_PLAIN_FLAG.fullmatch(flag) for flag in request.extra_cflags)
-    headers = light_headers(["pybind11"], include)
+    is_plain = not request.extra_include_paths and not request.environment and all(_PLAIN_FLAG.fullmatch(flag) for flag in request.extra_cflags)
+    headers = light_headers(["pybind11::module"], include)
     if not is_gcc or not is_plain or headers is None or not unit.source.text.startswith(_FIRST_LINE):
         return None
-    for name, text in {**headers, _NAME: prefix_header()}.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    flags = [flag for flag in unit.commands.cflags if not flag.startswith(_OWN_NAME)]
-    identity = json.dumps([toolchain.current().identity, cxx, flags, sorted(headers.items()), prefix_header()])
-    outputs = ["-MD", "-MF", str(folder / f"{_NAME}.d"), "-o", str(folder / f"{_NAME}.gch")]
-    return Precompiled(
-        key=hashlib.sha256(identity.encode()).hexdigest(),
-        folder=folder,
-        command=(*cxx, "-x", "c++-header", "-I", str(folder), *flags, str(folder / _NAME), *outputs),
-    )
+    texts = {**headers, _NAME: prefix_header()}
+    flags = tuple(flag for flag in unit.commands.cflags if not flag.startswith(_OWN_NAME))
+    identity = json.dumps([toolchain.current().identity, cxx, flags, sorted(texts.items())])
+    return Precompiled(key=hashlib.sha256(identity.encode()).hexdigest(), texts=texts, compiler=cxx, flags=flags)

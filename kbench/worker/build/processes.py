@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +32,15 @@ _TRANSIENT = re.compile(
     r"|Resource temporarily unavailable"
 )
 
-Confine = Callable[..., object]
+Confine = Callable[[Path], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A program with its arguments, and the folder that it runs in: all that it may write to."""
+
+    command: Sequence[str]
+    folder: Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,23 +65,24 @@ class _Running:
 
 
 def run_all(
-    commands: Sequence[Sequence[str]],
+    calls: Sequence[Call],
     *,
-    folder: Path,
     jobs: int,
     timeout_s: float,
     memory_bytes: int = 0,
     confine: Confine | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> list[Finished]:
-    """Run commands in `folder`, at most `jobs` at a time and within memory, and answer in their order.
+    """Run programs, at most `jobs` at a time and within memory, and answer in their order.
 
-    A command waits until `memory_bytes` are available, unless it would wait for too long alone.
-    `confine` is called with `folder` in each child before its program starts, to take away whatever
-    a compiler does not need: it runs on the candidate's sources and flags.
+    One waits until `memory_bytes` are available, unless it would wait for too long alone. `confine` is
+    called with the folder in each child before its program starts, to take away whatever a compiler
+    does not need: it runs on the candidate's sources and flags, in the candidate's `environment`.
     """
     started_s = time.monotonic()
     deadline_s = started_s + timeout_s
-    waiting = list(enumerate(commands))
+    environment = os.environ if environment is None else environment
+    waiting = list(enumerate(calls))
     running: dict[int, _Running] = {}
     finished: dict[int, Finished] = {}
     try:
@@ -82,8 +91,8 @@ def run_all(
                 is_patient = running or time.monotonic() - started_s < _PATIENCE_S
                 if is_patient and _available_bytes() < memory_bytes:
                     break
-                index, command = waiting.pop(0)
-                running[index] = _start(command, folder, confine)
+                index, call = waiting.pop(0)
+                running[index] = _start(call, confine, environment)
             is_late = time.monotonic() > deadline_s
             for index in [index for index, it in running.items() if is_late or _has_ended(it.process)]:
                 finished[index] = _finish(running.pop(index), timed_out=is_late)
@@ -92,7 +101,7 @@ def run_all(
     finally:
         for it in running.values():
             _end(it.process)
-    return [finished[index] for index in range(len(commands))]
+    return [finished[index] for index in range(len(calls))]
 
 
 def cut(text: str) -> str:
@@ -109,27 +118,31 @@ def _available_bytes() -> int:
     return int(found[1]) * 1024 if found else sys.maxsize
 
 
-def _start(command: Sequence[str], folder: Path, confine: Confine | None) -> _Running:
+def _start(call: Call, confine: Confine | None, environment: Mapping[str, str]) -> _Running:
     def prepare() -> None:
         os.nice(_NICENESS)
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_FSIZE, (_FILE_LIMIT_BYTES, _FILE_LIMIT_BYTES))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if confine is not None:
-            confine(folder)
+            confine(call.folder)
 
     output = tempfile.TemporaryFile()  # noqa: SIM115 - read and closed when the program has ended
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        # Messages in English, for they are parsed; temporary files in the build's own folder.
-        env={**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)},
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-        preexec_fn=prepare,  # noqa: PLW1509 - the child only lowers its own rights and starts the program
-    )
+    try:
+        process = subprocess.Popen(
+            call.command,
+            cwd=call.folder,
+            # Messages in English, for they are parsed; temporary files in the build's own folder.
+            env={**environment, "LC_ALL": "C", "TMPDIR": str(call.folder)},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=prepare,  # noqa: PLW1509 - the child only lowers its own rights and starts the program
+        )
+    except BaseException:
+        output.close()
+        raise
     return _Running(process, output)
 
 

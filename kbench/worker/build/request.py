@@ -43,7 +43,8 @@ class BuildRequest:
     """One call of `load_inline` or `load`, with the content of its sources.
 
     `cuda_flags` are torch's common flags for nvcc, from which some candidates strike a few.
-    `architectures` is the value of TORCH_CUDA_ARCH_LIST, empty for the device at hand.
+    `architectures` is the value of TORCH_CUDA_ARCH_LIST, empty for the device at hand. `environment` has
+    the variables of `toolchain.VARIABLES` that the candidate set, as NAME=VALUE, or unset, as NAME.
     """
 
     name: str
@@ -54,6 +55,7 @@ class BuildRequest:
     extra_include_paths: tuple[str, ...] = ()
     cuda_flags: tuple[str, ...] = ()
     architectures: str = ""
+    environment: tuple[str, ...] = ()
     with_cuda: bool = False
     is_python_module: bool = True
     is_standalone: bool = False

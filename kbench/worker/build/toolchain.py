@@ -6,7 +6,6 @@ those of the plain way in every version of torch, whatever it adds or drops.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import hashlib
 import inspect
@@ -19,7 +18,7 @@ import sys
 import sysconfig
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,18 +32,13 @@ from kbench.worker.build.request import BuildRequest
 
 # Where there is no GPU, candidates are built for an H100 or H200.
 DEFAULT_ARCHITECTURE = "9.0"
-_MAX_DEVICES = 64
 # One processor of /proc/cpuinfo is some 2,000 characters.
 _PROCESSOR_CHARACTERS = 8192
-# What the compilers read from the environment: a part of the identity of what they make.
+# What the compilers and torch's writer of their calls read from the environment at each build. CUDA_HOME is not
+# among it: torch reads that once, and `_find_cuda_home` looks closer.
 VARIABLES = (
     "CXX",
     "CC",
-    "CUDA_HOME",
-    "CUDA_PATH",
-    "CUDA_INC_PATH",
-    "CUDNN_HOME",
-    "CUDNN_PATH",
     "PYTORCH_NVCC",
     "NVCC_APPEND_FLAGS",
     "NVCC_PREPEND_FLAGS",
@@ -56,8 +50,8 @@ VARIABLES = (
     "COMPILER_PATH",
     "GCC_EXEC_PREFIX",
     "SOURCE_DATE_EPOCH",
-    "TORCH_NO_COMPILER_WRAPPER",
 )
+_AT_START = ("CUDA_HOME", "CUDA_PATH", "CUDA_INC_PATH", "CUDNN_HOME", "CUDNN_PATH")
 _SEARCHED = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
 # torch's writer reads these from its module and the environment, so one call at a time may set them.
 _torch_lock = threading.Lock()
@@ -69,7 +63,6 @@ class Toolchain:
 
     include: Path
     cuda_home: Path | None
-    architectures: str
     identity: str
 
     @property
@@ -80,12 +73,8 @@ class Toolchain:
 
 @functools.cache
 def current() -> Toolchain:
-    """Look for the tools, once in a process; children that are forked later inherit the answer.
-
-    Starts no program and touches no GPU: a compiler's identity is its file.
-    """
+    """Look for the tools, once in a process; starts no program and touches no GPU: a compiler's identity is its file."""
     cuda_home = _find_cuda_home() if torch.version.cuda else None
-    architectures = device_architectures() if torch.version.cuda else ""
     files = [shutil.which(word) for word in shlex.split(cpp_extension.get_cxx_compiler())]
     files.append(os.path.join(os.path.dirname(torch.__file__), "version.py"))
     if cuda_home:
@@ -106,21 +95,41 @@ def current() -> Toolchain:
         _processor(),
         str(cuda_home),
         *(_file_identity(file) for file in files),
-        *(f"{name}={os.environ.get(name, '')}" for name in VARIABLES),
+        *(f"{name}={os.environ.get(name)}" for name in VARIABLES + _AT_START),
     ]
     return Toolchain(
         include=Path(torch.__file__).parent / "include",
         cuda_home=cuda_home,
-        architectures=architectures,
         identity=hashlib.sha256("\0".join(facts).encode()).hexdigest(),
     )
 
 
 def key(request: BuildRequest) -> str:
     """Name what this machine makes of a request."""
-    tools = current()
-    architectures = (request.architectures or tools.architectures) if request.with_cuda else ""
-    return request.key(f"{tools.identity} {architectures}")
+    chosen = [shutil.which(word) for _, _, value in map(_partitioned, request.environment) for word in value.split()]
+    return request.key(" ".join([current().identity, *(_file_identity(program) for program in chosen if program)]))
+
+
+def environment(request: BuildRequest) -> dict[str, str]:
+    """This process's variables with those that the request changes.
+
+    Raises:
+        ValueError: it changes one that is no business of a build's.
+    """
+    found = dict(os.environ)
+    for name, is_set, value in map(_partitioned, request.environment):
+        if name not in VARIABLES:
+            raise ValueError(f"`{name}` is no variable of a build")
+        if is_set:
+            found[name] = value
+        else:
+            found.pop(name, None)
+    return found
+
+
+def _partitioned(change: str) -> tuple[str, bool, str]:
+    name, is_set, value = change.partition("=")
+    return name, bool(is_set), value
 
 
 def commands(request: BuildRequest) -> Commands:
@@ -163,12 +172,9 @@ def searched_folders() -> list[str]:
     return [folder for name in _SEARCHED for folder in os.environ.get(name, "").split(os.pathsep) if os.path.isabs(folder)]
 
 
-def device_architectures() -> str:
-    """The compute capabilities of this machine's GPUs in the form of TORCH_CUDA_ARCH_LIST.
-
-    Asked of the driver's management library: CUDA itself must stay untouched in a process that forks.
-    """
-    found = sorted(set(_capabilities()))
+def architectures_for(capabilities: Iterable[str]) -> str:
+    """The compute capabilities of GPUs (`9.0`) in the form of TORCH_CUDA_ARCH_LIST; without any, those of an H100."""
+    found = sorted({(int(major), int(minor)) for major, _, minor in (text.partition(".") for text in capabilities)})
     highest = max(_capabilities_of_torch(), default=(0, 0))
     # As torch does: a device newer than the compilers gets code that the driver can translate.
     names = [f"{min(c, highest)[0]}.{min(c, highest)[1]}{'+PTX' if c > highest else ''}" for c in found if highest > (0, 0)]
@@ -179,25 +185,6 @@ def _capabilities_of_torch() -> list[tuple[int, int]]:
     flags = torch._C._cuda_getArchFlags() if hasattr(torch._C, "_cuda_getArchFlags") else None
     numbers = [int(number) for number in re.findall(r"sm_(\d+)", flags or "")]
     return [(number // 10, number % 10) for number in numbers]
-
-
-def _capabilities() -> Iterator[tuple[int, int]]:
-    try:
-        nvml = ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError:
-        return
-    if nvml.nvmlInit_v2() != 0:
-        return
-    try:
-        count = ctypes.c_uint()
-        nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
-        for index in range(min(count.value, _MAX_DEVICES)):
-            device, major, minor = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int()
-            if nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device)) == 0:
-                nvml.nvmlDeviceGetCudaComputeCapability(device, ctypes.byref(major), ctypes.byref(minor))
-                yield major.value, minor.value
-    finally:
-        nvml.nvmlShutdown()
 
 
 def _find_cuda_home() -> Path | None:
@@ -230,23 +217,27 @@ def _file_identity(path: str | None) -> str:
 
 @contextmanager
 def _torch_settings(request: BuildRequest) -> Iterator[None]:
-    """Let torch's writer see this request's architectures and flags, and the CUDA that was found."""
+    """Let torch's writer see this request's architectures, flags and variables, and the CUDA that was found."""
     tools = current()
     common = getattr(cpp_extension, "COMMON_NVCC_FLAGS", [])
     with _torch_lock:
-        before = list(common), cpp_extension.CUDA_HOME
-        environment = {name: os.environ.get(name) for name in ("TORCH_CUDA_ARCH_LIST", "TORCH_NO_COMPILER_WRAPPER")}
+        before = list(common), cpp_extension.CUDA_HOME, dict(os.environ)
         common[:] = request.cuda_flags
         cpp_extension.CUDA_HOME = str(tools.cuda_home) if tools.cuda_home else None
-        os.environ["TORCH_CUDA_ARCH_LIST"] = request.architectures or tools.architectures
         # No ccache: its folder is not the build's to write, and the cache here is one.
-        os.environ["TORCH_NO_COMPILER_WRAPPER"] = "1"
+        settings = {"TORCH_CUDA_ARCH_LIST": request.architectures or DEFAULT_ARCHITECTURE, "TORCH_NO_COMPILER_WRAPPER": "1"}
+        _set_environment({**environment(request), **settings})
         try:
             yield
         finally:
-            common[:], cpp_extension.CUDA_HOME = before
-            for name, value in environment.items():
-                os.environ.pop(name) if value is None else os.environ.update({name: value})
+            common[:], cpp_extension.CUDA_HOME = before[:2]
+            _set_environment(before[2])
+
+
+def _set_environment(variables: Mapping[str, str]) -> None:
+    for name in set(os.environ) - set(variables):
+        del os.environ[name]
+    os.environ.update(variables)
 
 
 def _call(function: Callable[..., Any], /, **arguments: Any) -> Any:

@@ -12,8 +12,8 @@ from kbench.worker.build.request import BuildResult
 
 
 def store(cache: Cache, key: str, content: bytes = b"object", headers: dict[str, str] | None = None) -> BuildResult:
-    with cache.lock(key):
-        artifact = cache.work_folder(key) / "made.so"
+    with cache.lock(key) as folder:
+        artifact = folder / "made.so"
         artifact.write_bytes(content)
         return cache.store(BuildResult(ok=True, key=key), headers or {}, artifact)
 
@@ -45,9 +45,9 @@ def test_a_link_in_place_of_the_object_is_not_taken(tmp_path: Path) -> None:
     """A compiler that was made to do it must not have the builder copy a secret into the cache."""
     (tmp_path / "secret").write_text("secret")
     cache = Cache(tmp_path)
-    with cache.lock("key"), pytest.raises(OSError):
-        (cache.work_folder("key") / "made.so").symlink_to(tmp_path / "secret")
-        cache.store(BuildResult(ok=True, key="key"), {}, cache.work_folder("key") / "made.so")
+    with cache.lock("key") as folder, pytest.raises(OSError):
+        (folder / "made.so").symlink_to(tmp_path / "secret")
+        cache.store(BuildResult(ok=True, key="key"), {}, folder / "made.so")
     assert cache.lookup("key") is None
 
 
@@ -96,6 +96,16 @@ def test_who_does_not_wait_is_told_that_a_key_is_being_built(tmp_path: Path) -> 
             pass
         with cache.lock("other", wait=False):
             pass
+
+
+def test_no_two_builds_have_a_folder_of_the_same_name(tmp_path: Path) -> None:
+    """A compiler that outlives its builder must not write into the next build."""
+    cache = Cache(tmp_path)
+    with cache.lock("key") as first:
+        (first / "late.o").touch()
+    with cache.lock("key") as second:
+        assert first != second
+        assert not list(second.iterdir())
 
 
 def test_usage_counts_entries_and_failures_and_clearing_empties_it(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 
 from kbench.worker.build.headers import light_headers
@@ -17,6 +18,44 @@ def test_a_function_brings_its_header_and_others_do_not() -> None:
     assert headers is not None
     assert "#include <ATen/ops/softmax.h>" in headers["kbench_light.h"]
     assert "ATen/ops/sigmoid.h" not in headers["kbench_light.h"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "int x; // softmax(x)",
+        "/* at::softmax\n(x) */ int x;",
+        "at::Tensor f(at::Tensor x) { return x.softmax(0); }",
+        "at::Tensor f(at::Tensor* x) { return x->softmax(0); }",
+        "int f(int softmax) { return softmax; }",
+        "template <class T> T f(T x) { return std::softmax(x); }",
+        "#define CHECK(x) if (!x.defined()) throw 1\nint softmax;",
+    ],
+)
+def test_what_is_no_free_function_brings_no_header(text: str) -> None:
+    headers = light_headers([text], INCLUDE)
+
+    assert headers is not None
+    assert "ATen/ops/softmax.h" not in headers["kbench_light.h"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "at::Tensor f(at::Tensor x) { return softmax (x, 0); }",
+        "using at::softmax;",
+        "auto f = &torch::softmax;",
+        "#define CALL(f, x) f(x)\nat::Tensor g(at::Tensor x) { return CALL(softmax, x); }",
+        "#define PASTE(a, b) a ## b\nat::Tensor g(at::Tensor x) { return PASTE(softmax, ); }",
+        "#define TWICE(name) \\\n  name(x); name(x)\nvoid g() { TWICE(softmax); }",
+        'const char* path = "//"; at::Tensor g(at::Tensor x) { return at::softmax(x, 0); }',
+    ],
+)
+def test_what_may_be_a_free_function_brings_its_header(text: str) -> None:
+    headers = light_headers([text], INCLUDE)
+
+    assert headers is not None
+    assert "#include <ATen/ops/softmax.h>" in headers["kbench_light.h"]
 
 
 def test_the_all_in_one_headers_have_stand_ins() -> None:

@@ -6,13 +6,14 @@ import functools
 import socket
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from torch.utils import cpp_extension
 
+from kbench.protocol import Channel, Closed
 from kbench.worker import builder
 from kbench.worker.build import intercept, make
 from kbench.worker.build.cache import Cache
@@ -44,7 +45,7 @@ class Service:
 def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Service:
     restored_afterwards(monkeypatch)
     service = Service(Cache(tmp_path / "cache"))
-    intercept.install(service, service.cache)
+    intercept.install(service)
     return service
 
 
@@ -61,7 +62,7 @@ def load_by_hand(value: int, **changes: Any) -> Any:
 def test_a_module_is_built_once_and_then_found(service: Service) -> None:
     assert load_by_hand(42).answer() == 42
     assert load_by_hand(42).answer() == 42
-    assert len(service.results) == 1
+    assert [result.cached for result in service.results] == [False, True]
 
 
 def test_two_modules_of_one_name_are_two_modules(service: Service) -> None:
@@ -118,7 +119,7 @@ def test_a_library_and_a_program_are_given_by_their_paths(service: Service, tmp_
 @pytest.mark.parametrize(
     "unusual",
     [
-        {"name": "with-a-dash"},
+        {"name": "with a space"},
         {"functions": ("a", "tuple")},
         {"sycl_sources": ["int f();"]},
         {"extra_cflags": "-O3"},
@@ -136,7 +137,7 @@ def test_what_a_request_cannot_say_is_left_to_torch(unusual: dict[str, Any], tmp
 
     monkeypatch.setattr(cpp_extension, "load_inline", original)
     service = Service(Cache(tmp_path))
-    intercept.install(service, service.cache)
+    intercept.install(service)
     given = {"name": "usual", "cpp_sources": "", "build_directory": "/elsewhere", **unusual}
 
     assert cpp_extension.load_inline(**given) == "built by torch"
@@ -145,23 +146,60 @@ def test_what_a_request_cannot_say_is_left_to_torch(unusual: dict[str, Any], tmp
     assert calls[0]["build_directory"] is None
 
 
-def test_a_compiler_chosen_by_the_candidate_is_left_to_torch(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_chosen_by_the_candidate_is_asked_for(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "/no/such/compiler")
-    with pytest.raises((RuntimeError, OSError)):
+    with pytest.raises(RuntimeError, match="/no/such/compiler"):
         load_by_hand(3)
-    assert not service.results
+    assert len(service.results) == 1
 
 
-def test_a_build_asked_for_over_a_socket_is_made_by_the_builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class Builder:
+    """Serves builds over a socket as the engine does: a builder for each request."""
+
+    def __init__(self, cache: Path) -> None:
+        self.ours, self._theirs = socket.socketpair()
+        self._cache = cache
+        self.requests = 0
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        channel = Channel(self._theirs)
+        while True:
+            try:
+                request = channel.receive()
+            except Closed:
+                self._theirs.close()
+                return
+            self.requests += 1
+            one, other = socket.socketpair()
+            asked = Channel(one)
+            asked.send(request)
+            builder.main({"cache": str(self._cache), "jobs": 1}, [other.detach()])
+            channel.send(asked.receive())
+            one.close()
+
+    def close(self) -> None:
+        self.ours.close()
+        self._thread.join()
+
+
+@pytest.fixture
+def builder_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
     restored_afterwards(monkeypatch)
-    ours, theirs = socket.socketpair()
-    args = {"cache": str(tmp_path), "jobs": 1}
-    serving = threading.Thread(target=builder.main, args=(args, [theirs.detach()]))
-    serving.start()
-    intercept.install_over(ours, tmp_path)
+    served = Builder(tmp_path / "cache")
+    intercept.install_over(served.ours)
+    yield served
+    served.close()
 
-    assert load_by_hand(8).answer() == 8
-    serving.join()
-    # The builder has gone; what it made is found without it.
-    assert load_by_hand(8).answer() == 8
-    ours.close()
+
+def test_what_was_built_elsewhere_is_loaded_here(builder_process: Builder) -> None:
+    module, again = load_by_hand(8), load_by_hand(8)
+
+    assert module.answer() == again.answer() == 8
+    assert builder_process.requests == 2
+
+
+def test_a_failure_from_elsewhere_is_raised_here(builder_process: Builder) -> None:
+    with pytest.raises(RuntimeError, match="nothing"):
+        cpp_extension.load_inline("broken", cpp_sources=["int broken = nothing;"], no_implicit_headers=True)

@@ -52,6 +52,24 @@ def test_another_flag_is_another_build(cache: Cache) -> None:
     assert ctypes.CDLL(other.path).answer() == 7
 
 
+def test_a_variable_that_compilers_read_is_part_of_a_build(cache: Cache, tmp_path: Path) -> None:
+    for value in (1, 2):
+        (tmp_path / str(value)).mkdir()
+        (tmp_path / str(value) / "chosen.h").write_text(f"#define VALUE {value}\n")
+    text = '#include <chosen.h>\nextern "C" int answer() { return VALUE; }'
+    made = [build(with_text(text, name="chosen", extra_cflags=(), environment=(f"CPATH={tmp_path / value}",)), cache, jobs=1) for value in ("1", "2")]
+
+    assert [ctypes.CDLL(result.path).answer() for result in made] == [1, 2], made[0].log
+    assert not any(result.cached for result in made)
+
+
+def test_a_variable_that_is_no_business_of_a_builds_is_refused(cache: Cache) -> None:
+    refused = build(dataclasses.replace(REQUEST, environment=("LD_PRELOAD=/somewhere.so",)), cache, jobs=1)
+
+    assert not refused.ok
+    assert "LD_PRELOAD" in refused.failure
+
+
 def test_an_error_points_into_the_candidates_own_source_and_is_kept(cache: Cache) -> None:
     broken = with_text('#line 1 "cpp_sources[0]"\nint first;\nint second = nothing_of_the_kind;')
     first = build(broken, cache, jobs=1)
@@ -97,6 +115,8 @@ def test_a_missing_header_is_not_held_against_the_source(cache: Cache, tmp_path:
     (tmp_path / "late.h").write_text("\n")
 
     assert "late.h" in before.failure
+    # The full headers would be read for nothing.
+    assert before.headers == "light"
     assert build(request, cache, jobs=1).ok
 
 
@@ -178,7 +198,7 @@ def test_a_killed_compiler_is_no_verdict_on_the_source(tmp_path: Path) -> None:
         dependencies=tmp_path / "a.d",
         commands=make.Commands(cxx=(str(compiler),), cflags=(), ldflags=()),
     )
-    (end,) = make.run_all([BUILDERS["cpp"].command(unit, light=None)], folder=tmp_path, jobs=1, timeout_s=60)
+    (end,) = make.run_all([make.Call(BUILDERS["cpp"].command(unit, light=None), tmp_path)], jobs=1, timeout_s=60)
 
     assert end.is_transient
 
@@ -215,4 +235,4 @@ def test_the_compilers_run_confined(tmp_path: Path) -> None:
     assert build(REQUEST, Cache(tmp_path), jobs=1, confine=confine).ok
     pid, folder = seen.read_text().split()
     assert int(pid) != os.getpid()
-    assert Path(folder).parent == tmp_path / "builds" / "work"
+    assert Path(folder).parent.parent == tmp_path / "builds" / "work"

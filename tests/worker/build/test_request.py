@@ -43,6 +43,7 @@ def test_every_field_is_part_of_the_key() -> None:
         "extra_include_paths": ("/include",),
         "cuda_flags": ("--expt-relaxed-constexpr",),
         "architectures": "9.0",
+        "environment": ("CXX=clang++",),
         "with_cuda": True,
         "is_python_module": False,
         "is_standalone": True,
