@@ -173,7 +173,7 @@ class Keeper:
         signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGCHLD, signal.SIGTERM})
         become_reaper()
         # Where the zygote has gone before this line, the status descriptor tells.
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        end_with_parent(signal.SIGTERM)
         _prctl(_PR_SET_NO_NEW_PRIVS, 1)
         with contextlib.suppress(OSError):
             # As root: a fork bomb takes the processor from whoever has no more right to it.
@@ -314,6 +314,11 @@ def become_reaper() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
+def end_with_parent(number: int) -> None:
+    """Have the kernel send this signal to this process when its parent ends; 0 for none."""
+    _prctl(_PR_SET_PDEATHSIG, number)
+
+
 def children() -> list[int]:
     """The processes that have this one for their parent."""
     return list(_children(os.getpid()))
@@ -432,7 +437,7 @@ def _work(run: Callable[[], None], keeper: int, group: pids.Group | None) -> NoR
     code = 1
     try:
         os.setsid()
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        end_with_parent(signal.SIGKILL)
         if os.getppid() != keeper:
             _exit(1)
         if group is not None:

@@ -17,7 +17,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from kbench.protocol import Channel, Closed, Message
@@ -43,10 +43,23 @@ Role = Callable[[Mapping[str, Any], list[int]], None]
 
 def main(control_fd: int, offer: Mapping[str, Any] | None = None) -> None:
     """Import torch, leave a warm process behind where one is wanted, and serve the parent."""
-    roles = _preload()
+    control = socket.socket(fileno=control_fd)
+    with _ending_with(control):
+        roles = _preload()
     if offer is not None:
         warm.leave_behind(offer, lambda control: serve(control, roles))
-    serve(Channel(socket.socket(fileno=control_fd), accept_fds=True), roles)
+    serve(Channel(control, accept_fds=True), roles)
+
+
+@contextlib.contextmanager
+def _ending_with(control: socket.socket) -> Iterator[None]:
+    """End at once if the parent does: who imports for seconds does not see its end of the socket close."""
+    keeper.end_with_parent(signal.SIGKILL)
+    if select.select([control], [], [], 0)[0]:
+        # Nothing is asked before this process is ready: the parent has gone already.
+        os._exit(0)
+    yield
+    keeper.end_with_parent(0)
 
 
 def serve(control: Channel, roles: Mapping[str, Role]) -> None:
