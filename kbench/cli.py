@@ -106,6 +106,9 @@ def time_(
     repeat: Annotated[str | None, typer.Option("--repeat", metavar="N", help="exactly N timed pairs")] = None,
     precision: Annotated[str | None, typer.Option("--precision", metavar="X", help="half-width of the interval, 0.01 for 1 %")] = None,
     budget: Annotated[str | None, typer.Option("--budget", metavar="SECONDS", help="time to measure in each case")] = None,
+    processes: Annotated[
+        str | None, typer.Option("--processes", metavar="N", help="measure in N pairs of fresh processes; the interval counts their scatter")
+    ] = None,
     energy: Annotated[bool, typer.Option("--energy", help="on a GPU: joules of a call too (5 s a case)")] = False,
     device: Device = "auto",
     seed: Seed = None,
@@ -132,13 +135,14 @@ def report(
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="write there instead of to stdout")] = None,
     root: Root = None,
     all_rows: Annotated[bool, typer.Option("--all", help="every row instead of each candidate's latest")] = False,
+    recompute: Annotated[bool, typer.Option("--recompute", help="work verdicts and times out again from the raw samples, and say what differs")] = False,
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
     """Turn the stored results into a table in markdown."""
     from kbench import run  # noqa: PLC0415
 
     tree = discovery.find_root(Path.cwd()) if root is None else root
-    text = run.report(RunRequest(root=tree), all_rows=all_rows)
+    text = run.report(RunRequest(root=tree), all_rows=all_rows, recompute=recompute)
     if output is None:
         typer.echo(text)
         return
@@ -320,6 +324,7 @@ _OVERRIDES: dict[str, tuple[str, str, Callable[[str, str], float]]] = {
     "timeout_s": ("timeout", "--timeout", _number),
     "precision": ("precision", "--precision", _number),
     "budget_s": ("budget", "--budget", _number),
+    "processes": ("processes", "--processes", _whole),
 }
 
 

@@ -63,6 +63,7 @@ class TaskSettings:
     tolerances: Mapping[str, Tolerance] = field(default_factory=lambda: dict(DEFAULT_TOLERANCES))
     precision: float = 0.01
     budget_s: float = 2.0
+    processes: int = 1
     baselines: tuple[str, ...] = ("@compile",)
 
     @property
@@ -340,6 +341,12 @@ SETTINGS: Mapping[str, Setting] = {
         must="a number of seconds above 0, at most 86400",
         parse=_number(least=0, most=86_400, above=True),
         hint="the default is `2.0`",
+    ),
+    "processes": Setting(
+        section="time",
+        must="a whole number from 1 to 100",
+        parse=_count(most=100),
+        hint="the default is `1`; with 8, the interval counts what differs from one process to another",
     ),
     "baselines": Setting(
         section="time",

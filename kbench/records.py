@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 SCHEMA = 1
 # The device of a CUDA candidate where there is no GPU: its kernels run, watched, on the CPU, and are never timed.
@@ -212,7 +213,7 @@ class Timing:
     flags: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     extra: Mapping[str, object] = field(default_factory=dict)
-    samples: Mapping[str, object] = field(default_factory=dict)
+    samples: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import datetime
 import importlib.util
+import math
 import os
 import platform
 import secrets
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from kbench import __version__, discovery, identity
+from kbench import __version__, discovery, identity, samples
 from kbench.config import RunRequest, TaskSettings, cache_folder, warm_seconds
 from kbench.discovery import Selection
 from kbench.engines.local import Events, Job, LocalEngine, Options, Result
@@ -30,6 +31,11 @@ from kbench.store import Store
 
 # What a timing may hold besides, by the names of columns.
 _MEASURED = {column.name for column in dataclasses.fields(TimingRow)} - {column.name for column in dataclasses.fields(Timing)}
+# Columns that follow from raw samples.
+_FOLLOWING = frozenset(
+    ["verdict", "pairs", "reference_s", "candidate_s", "speedup", "speedup_low", "speedup_high"]
+    + [f"{side}_{what}" for side in ("reference", "candidate") for what in ("wall_s", "hot_s")]
+)
 # Baselines that only a GPU has.
 _CUDA_BASELINES = frozenset({"@cudagraph"})
 
@@ -44,12 +50,53 @@ def time(request: RunRequest, reporter: Reporter) -> Outcome:
     return _run(request, reporter, timed=True)
 
 
-def report(request: RunRequest, *, all_rows: bool = False) -> str:
-    """Turn the stored rows into a page of markdown."""
+def report(request: RunRequest, *, all_rows: bool = False, recompute: bool = False) -> str:
+    """Turn the stored rows into a page of markdown; with `recompute`, what follows from raw samples is worked out again."""
     store = Store(_root(request) / "results")
     timings, timing_problems = store.read_timings()
     verdicts, verdict_problems = store.read_verdicts()
-    return REPORTS["markdown"](timings, verdicts, [*timing_problems, *verdict_problems], all_rows=all_rows)
+    remarks = None
+    if recompute:
+        timings, remarks = recomputed(timings, store)
+    return REPORTS["markdown"](timings, verdicts, [*timing_problems, *verdict_problems], all_rows=all_rows, recomputed=remarks)
+
+
+def recomputed(rows: Sequence[TimingRow], store: Store) -> tuple[list[TimingRow], list[str]]:
+    """Work out again what follows from raw samples; the rows as they are now, and a remark for each that differs or cannot be."""
+    found: list[TimingRow] = []
+    remarks: list[str] = []
+    run_id, kept = "", dict[str, Any]()
+    for row in rows:
+        if row.status != Status.PASS:
+            found.append(row)
+            continue
+        if row.run_id != run_id:
+            run_id, kept = row.run_id, store.read_samples(row.run_id)
+        now, remark = _recomputed_row(row, kept.get(f"{row.task}/{row.candidate}/{row.case}"))
+        found.append(now)
+        if remark:
+            remarks.append(f"{row.task}/{row.candidate}/{row.case} of {row.run_id}: {remark}")
+    return found, remarks
+
+
+def _recomputed_row(row: TimingRow, kept: Any) -> tuple[TimingRow, str]:
+    if not isinstance(kept, dict):
+        return row, "no samples; shown as stored"
+    try:
+        concluded = samples.conclude(kept)
+    except ValueError as error:
+        return row, f"{error}; shown as stored"
+    values = {name: value for name, value in {**concluded, **concluded["extra"]}.items() if name in _FOLLOWING and value is not None}
+    values["flags"] = " ".join(concluded["flags"])
+    changed = [f"{name} {getattr(row, name)} → {value}" for name, value in values.items() if not _agree(getattr(row, name), value)]
+    return dataclasses.replace(row, **values), ", ".join(changed)
+
+
+def _agree(stored: object, value: object) -> bool:
+    if isinstance(stored, float) and isinstance(value, float):
+        # A logarithm may differ in its last digits from one machine to another.
+        return math.isclose(stored, value, rel_tol=1e-9)
+    return stored == value
 
 
 def _run(request: RunRequest, reporter: Reporter, *, timed: bool) -> Outcome:

@@ -5,6 +5,9 @@ candidate, taken one after the other in random order; a *block* is a few consecu
 log ratio of medians. Everything is decided on the log ratios of the blocks: what drifts slowly
 cancels inside a block, and random order makes their noise symmetric, which is all that the
 signed-rank interval asks for.
+
+What stays the same for the life of a process (where its memory lies, above all) cancels in no pair.
+Where several pairs of processes were measured, each counts as one sample of that.
 """
 
 from __future__ import annotations
@@ -49,6 +52,8 @@ _OUTLIER_SPREADS = 5.0
 _OUTLIER_SHARE = 0.05
 # A reference whose middle half is wider than this share of its median scatters.
 _SCATTER = 0.25
+# Knowledge of the scatter between processes counts like so many of them.
+_PLACEMENT_PROCESSES = 8
 # Being first or second in a pair must not matter by more than this.
 _ORDER_LIMIT = 0.01
 _RESAMPLES = 2000
@@ -122,7 +127,8 @@ class PairedTiming:
 
     `delta` is the relative difference from which a verdict is given. `self_check` is the log ratio
     of the reference to itself, and `order_effect` that of the first to the second of a pair; None
-    where the pairs are too few to tell.
+    where the pairs are too few to tell. `process_speedups` has the speed-up that each pair of
+    processes saw, in order.
     """
 
     verdict: Comparison
@@ -134,6 +140,7 @@ class PairedTiming:
     blocks: int
     self_check: float | None
     order_effect: float | None
+    process_speedups: tuple[float, ...]
     reference: Summary
     candidate: Summary
     flags: tuple[str, ...]
@@ -210,33 +217,37 @@ def compare(
     orders: Sequence[str],
     precision: float = 0.01,
     resolution_s: float = 0.0,
+    processes: Sequence[int] = (),
+    placement: float = 0.0,
     seed: int = 0,
 ) -> PairedTiming:
     """Compare two sides measured in pairs: sample i of each belongs to pair i.
 
     Samples are positive and finite, at least one a side. `orders` says who went first in each pair:
     `rc` the reference, `cr` the candidate. `resolution_s` is the step of the clock that shows in
-    a sample. `seed` decides how the self-check splits the reference's samples, so that the same
-    samples give the same answer.
+    a sample. `processes` has the number of pairs that each pair of processes measured, in order;
+    one measured all where it is empty. `placement` is the standard deviation of the log ratio from
+    one pair of processes to another, as far as it is known beforehand. `seed` decides how the
+    self-check splits the reference's samples, so that the same samples give the same answer.
     """
-    per_block = fitted_block_pairs(per_block, len(reference_s))
-    log_ratios = block_log_ratios(reference_s, candidate_s, per_block)
-    walsh = _WalshAverages(log_ratios)
-    self_check = _self_check(reference_s, per_block, random.Random(seed))  # noqa: S311 - a split, not a key
-    order_effect = _order_effect(reference_s, candidate_s, orders, centre=walsh.median(), per_block=per_block)
+    parts = [
+        _Part.of(reference_s[start:stop], candidate_s[start:stop], orders[start:stop], per_block)
+        for start, stop in itertools.pairwise(itertools.accumulate(processes or [len(reference_s)], initial=0))
+    ]
+    log_ratios = [ratio for part in parts for ratio in part.log_ratios]
+    centre = _Centre([_WalshAverages(part.log_ratios) for part in parts], placement)
+    self_check = _self_check(parts, random.Random(seed))  # noqa: S311 - a split, not a key
+    order_effect = _order_effect(parts)
     reference = summarise(reference_s, resolution_s=resolution_s)
     candidate = summarise(candidate_s, resolution_s=resolution_s)
-    delta = max(
-        precision,
-        _SELF_CHECK_FACTOR * abs(self_check.median()) if self_check else 0.0,
-        resolution_s / min(reference.median_s, candidate.median_s),
-    )
-    noise = noise_class(walsh.interval(_NOISE_CONFIDENCE))
-    interval = walsh.interval(CONFIDENCE)
+    step = resolution_s / min(reference.median_s, candidate.median_s)
+    delta = max(precision, _SELF_CHECK_FACTOR * abs(self_check.median()) if self_check else 0.0, step)
+    noise = noise_class(centre.interval(_NOISE_CONFIDENCE))
+    interval = centre.interval(CONFIDENCE)
     shown = interval if math.isfinite(interval.low) else Interval(low=min(log_ratios), high=max(log_ratios))
     return PairedTiming(
-        verdict=verdict(interval, delta, alike=max(precision, resolution_s / min(reference.median_s, candidate.median_s))),
-        speedup=math.exp(walsh.median()),
+        verdict=centre.agreed(verdict(interval, delta, alike=max(precision, step))),
+        speedup=math.exp(centre.median()),
         speedup_low=math.exp(shown.low),
         speedup_high=math.exp(shown.high),
         delta=delta,
@@ -244,10 +255,32 @@ def compare(
         blocks=len(log_ratios),
         self_check=self_check.median() if self_check else None,
         order_effect=order_effect.median() if order_effect else None,
+        process_speedups=tuple(map(math.exp, centre.medians)),
         reference=reference,
         candidate=candidate,
         flags=tuple(_flags(interval, noise, self_check, order_effect, reference, candidate)),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """What one pair of processes measured."""
+
+    reference_s: Sequence[float]
+    candidate_s: Sequence[float]
+    orders: Sequence[str]
+    per_block: int
+    log_ratios: list[float]
+
+    @classmethod
+    def of(cls, reference_s: Sequence[float], candidate_s: Sequence[float], orders: Sequence[str], per_block: int) -> _Part:
+        per_block = fitted_block_pairs(per_block, len(reference_s))
+        log_ratios = block_log_ratios(reference_s, candidate_s, per_block)
+        return cls(reference_s=reference_s, candidate_s=candidate_s, orders=orders, per_block=per_block, log_ratios=log_ratios)
+
+    @property
+    def blocks(self) -> list[tuple[int, int]]:
+        return _blocks(len(self.reference_s), self.per_block)
 
 
 def _flags(
@@ -338,33 +371,30 @@ def _blocks(pairs: int, per_block: int) -> list[tuple[int, int]]:
     return [(i * pairs // count, (i + 1) * pairs // count) for i in range(count)]
 
 
-def _self_check(reference_s: Sequence[float], per_block: int, rng: random.Random) -> _WalshAverages | None:
+def _self_check(parts: Sequence[_Part], rng: random.Random) -> _WalshAverages | None:
     """Compare random halves of the reference's samples in each block: what is seen there is no difference."""
-    if per_block < 2:  # noqa: PLR2004 - one sample has no halves
-        return None
     log_ratios = []
-    for start, stop in _blocks(len(reference_s), per_block):
-        samples_s = list(reference_s[start:stop])
-        rng.shuffle(samples_s)
-        half = len(samples_s) // 2
-        log_ratios.append(block_log_ratio(samples_s[:half], samples_s[half:]))
+    for part in parts:
+        if part.per_block < 2:  # noqa: PLR2004 - one sample has no halves
+            return None
+        for start, stop in part.blocks:
+            samples_s = list(part.reference_s[start:stop])
+            rng.shuffle(samples_s)
+            half = len(samples_s) // 2
+            log_ratios.append(block_log_ratio(samples_s[:half], samples_s[half:]))
     return _WalshAverages(log_ratios) if log_ratios else None
 
 
-def _order_effect(
-    reference_s: Sequence[float],
-    candidate_s: Sequence[float],
-    orders: Sequence[str],
-    *,
-    centre: float,
-    per_block: int,
-) -> _WalshAverages | None:
-    """Compare first with second in a pair, after taking out the difference `centre` of the sides."""
-    effects = [
-        (math.log(reference) - math.log(candidate) - centre) * (1 if order == "rc" else -1)
-        for reference, candidate, order in zip(reference_s, candidate_s, orders, strict=True)
-    ]
-    blocks = [math.fsum(effects[start:stop]) / (stop - start) for start, stop in _blocks(len(effects), per_block)]
+def _order_effect(parts: Sequence[_Part]) -> _WalshAverages | None:
+    """Compare first with second in a pair, after taking out the difference of the sides."""
+    blocks = []
+    for part in parts:
+        centre = hodges_lehmann(part.log_ratios)
+        effects = [
+            (math.log(reference) - math.log(candidate) - centre) * (1 if order == "rc" else -1)
+            for reference, candidate, order in zip(part.reference_s, part.candidate_s, part.orders, strict=True)
+        ]
+        blocks += [math.fsum(effects[start:stop]) / (stop - start) for start, stop in part.blocks]
     return _WalshAverages(blocks) if len(blocks) >= LEAST_BLOCKS else None
 
 
@@ -399,6 +429,53 @@ class _WalshAverages:
         if rank < 1:
             return Interval(low=-math.inf, high=math.inf)
         return Interval(low=self._sums[rank - 1] / 2, high=self._sums[-rank] / 2)
+
+    def variance(self) -> float:
+        """Give that of the median, by its 95 % interval; infinite where there is none."""
+        return (self.interval(_NOISE_CONFIDENCE).half_width / NormalDist().inv_cdf(0.5 + _NOISE_CONFIDENCE / 2)) ** 2
+
+
+class _Centre:
+    """The log ratio over all pairs of processes.
+
+    One pair of processes has the rank interval of its blocks. Several have Student's interval of what
+    each saw, because blocks of one process share what that process got. What is known beforehand of the
+    scatter between processes counts like so many of them (Smyth 2004, Statistical Applications in
+    Genetics and Molecular Biology 3: a moderated t), so that one, or a few by chance alike, are not
+    believed beyond it.
+    """
+
+    def __init__(self, parts: Sequence[_WalshAverages], placement: float) -> None:
+        self._parts = parts
+        self._placement = placement
+        self.medians = [part.median() for part in parts]
+
+    def median(self) -> float:
+        return self.medians[0] if len(self.medians) == 1 else math.fsum(self.medians) / len(self.medians)
+
+    def agreed(self, found: Comparison) -> Comparison:
+        """Take a difference back that not every pair of processes saw."""
+        against = {Comparison.FASTER: min(self.medians) <= 0, Comparison.SLOWER: max(self.medians) >= 0}
+        return Comparison.UNRESOLVED if against.get(found) else found
+
+    def interval(self, confidence: float) -> Interval:
+        known = _PLACEMENT_PROCESSES if self._placement else 0
+        count = len(self._parts)
+        if count == 1:
+            within = self._parts[0].interval(confidence)
+            if not known:
+                return within
+            reach = student_t(confidence, known) * self._placement
+            centre = self.median()
+            return Interval(low=centre - math.hypot(centre - within.low, reach), high=centre + math.hypot(within.high - centre, reach))
+        centre = self.median()
+        inside = math.fsum(part.variance() for part in self._parts) / count
+        seen = math.fsum((x - centre) ** 2 for x in self.medians)
+        expected = known * (self._placement**2 + inside) if known and math.isfinite(inside) else 0.0
+        known = known if expected else 0
+        variance = max((expected + seen) / (known + count - 1), inside if math.isfinite(inside) else 0.0)
+        reach = student_t(confidence, known + count - 1) * math.sqrt(variance / count)
+        return Interval(low=centre - reach, high=centre + reach)
 
 
 @functools.cache
@@ -491,6 +568,34 @@ def _median_rank(n: int, confidence: float) -> int:
         return math.floor(n / 2 - NormalDist().inv_cdf(1 - tail) * math.sqrt(n) / 2)
     at_most = itertools.accumulate(math.comb(n, k) for k in range(n))
     return sum(count <= tail * 2**n for count in at_most)
+
+
+# Several processes.
+
+
+def student_t(confidence: float, freedom: int) -> float:
+    """Give the two-sided quantile of Student's t with `freedom` degrees of freedom, 1 or more."""
+    low, high = 0.0, 1.0
+    while _within_t(high, freedom) < confidence:
+        low, high = high, 2 * high
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _within_t(middle, freedom) < confidence else (low, middle)
+    return (low + high) / 2
+
+
+def _within_t(t: float, freedom: int) -> float:
+    """The probability of |T| <= t. Source: Abramowitz and Stegun, 26.7.3 and 26.7.4."""
+    angle = math.atan(t / math.sqrt(freedom))
+    cosine = math.cos(angle)
+    odd = freedom % 2
+    total = term = cosine if odd else 1.0
+    for k in range(2 + odd, freedom - 1, 2):
+        term *= cosine * cosine * (k - 1) / k
+        total += term
+    if not odd:
+        return math.sin(angle) * total
+    return 2 / math.pi * (angle + (math.sin(angle) * total if freedom > 1 else 0.0))
 
 
 # Many candidates.

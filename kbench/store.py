@@ -122,6 +122,24 @@ class Store:
             folder = self._make_samples_folder()
             _add_to_object(folder / f"{run_id}.json", name, samples)
 
+    def read_samples(self, run_id: str) -> dict[str, Any]:
+        """Read what `save_samples` kept of a run, by name; nothing where it kept nothing.
+
+        Raises:
+            UsageError: the file is no JSON object, or cannot be read.
+        """
+        path = self._results / SAMPLES / f"{run_id}.json"
+        with _explained(path):
+            try:
+                found = json.loads(path.read_bytes())
+            except FileNotFoundError:
+                return {}
+            except (ValueError, RecursionError):
+                found = None
+        if not isinstance(found, dict):
+            raise UsageError(f"{path}: not a JSON object", hint="move the file away; its rows are then shown as they were stored")
+        return found
+
     def _make_samples_folder(self) -> Path:
         folder = self._results / SAMPLES
         with _explained(folder):

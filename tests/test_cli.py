@@ -121,6 +121,31 @@ def test_what_is_not_verified_is_never_timed_and_never_averaged(tree: Path) -> N
     assert "`wrong`" not in report.split("## Not accepted")[0]
 
 
+def test_a_report_works_times_out_again_from_the_samples_of_several_processes(tmp_path: Path) -> None:
+    for name in ("kbench.toml", "references/t.py", "candidates/t/good.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(FILES[name])
+    run = kbench("time", "--device", "cpu", "--repeat", "21", "--processes", "2", "--json", cwd=tmp_path)
+    (timing,) = objects(run)["good"]["timings"]  # type: ignore[misc]
+
+    assert timing["pairs"] == 21
+    assert len(timing["process_speedups"]) == 2
+    (kept,) = (tmp_path / "results/samples").iterdir()
+    assert json.loads(kept.read_text())["t/good/default"]["pairs_by_process"] == [11, 10]
+
+    assert "Every time is as it was stored." in kbench("report", "--recompute", cwd=tmp_path).stdout
+    assert "Worked out again" not in kbench("report", cwd=tmp_path).stdout
+
+    rows = tmp_path / "results/timings.csv"
+    rows.write_text(rows.read_text().replace(repr(timing["speedup"]), "9.5"))
+    changed = kbench("report", "--recompute", cwd=tmp_path).stdout
+    assert "t/good/default" in changed
+    assert f"speedup 9.5 → {timing['speedup']}" in changed
+    assert "9.50×" not in changed
+    kept.unlink()
+    assert "no samples; shown as stored" in kbench("report", "--recompute", cwd=tmp_path).stdout
+
+
 def test_a_pair_of_files_needs_no_tree(tmp_path: Path) -> None:
     (tmp_path / "r.py").write_text(REFERENCE)
     (tmp_path / "c.py").write_text(GOOD)

@@ -284,6 +284,65 @@ def test_the_unit_of_time_does_not_matter(samples: list[tuple[float, float]], un
     assert scaled.candidate_s == pairs_of(reference_s, candidate_s).candidate_s * unit
 
 
+# Several processes.
+
+
+@pytest.mark.parametrize(
+    ("confidence", "freedom", "quantile"),
+    # Two-sided, as tables print them.
+    [(0.99, 1, 63.657), (0.99, 2, 9.925), (0.95, 3, 3.182), (0.95, 4, 2.776), (0.99, 9, 3.250), (0.99, 30, 2.750)],
+)
+def test_student_t_is_as_tabulated(confidence: float, freedom: int, quantile: float) -> None:
+    assert stats.student_t(confidence, freedom) == pytest.approx(quantile, abs=5e-4)
+
+
+def processes_of(rng: random.Random, count: int, *, scatter: float, effect: float = 0.0, known: float = 0.0) -> PairedTiming:
+    """What `count` pairs of processes measure, each tight about a value of its own."""
+    reference_s: list[float] = []
+    candidate_s: list[float] = []
+    for _ in range(count):
+        own = effect + rng.gauss(0, scatter)
+        reference_s += [rng.lognormvariate(0, 0.001) for _ in range(40)]
+        candidate_s += [rng.lognormvariate(0, 0.001) / math.exp(own) for _ in range(40)]
+    orders = ["rc", "cr"] * (20 * count)
+    return stats.compare(reference_s, candidate_s, per_block=4, orders=orders, processes=[40] * count, placement=known)
+
+
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_the_interval_counts_what_differs_from_process_to_process(count: int) -> None:
+    """300 runs whose processes scatter by 2 % about no difference; samples within a process by 0.1 %."""
+    rng = random.Random(count)
+    timings = [processes_of(rng, count, scatter=0.02) for _ in range(300)]
+
+    assert sum(timing.speedup_low <= 1 <= timing.speedup_high for timing in timings) >= 292
+    assert sum(timing.verdict in (Comparison.FASTER, Comparison.SLOWER) for timing in timings) <= 3
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_a_scatter_that_is_known_makes_few_processes_worth_more(count: int) -> None:
+    """One pair of processes is believed no further than others were seen to scatter, and two are not thrown away."""
+    rng = random.Random(count)
+    timings = [processes_of(rng, count, scatter=0.005, known=0.005) for _ in range(300)]
+
+    assert sum(timing.speedup_low <= 1 <= timing.speedup_high for timing in timings) >= 292
+    widths = sorted(timing.speedup_high - timing.speedup_low for timing in timings)
+    assert widths[150] < 0.04
+
+
+def test_a_difference_that_not_every_process_sees_is_not_called() -> None:
+    faster = [1.0] * 40
+    timing = stats.compare(
+        faster * 8,
+        [s / 1.10 for s in faster * 7] + [s / 0.999 for s in faster],
+        per_block=4,
+        orders=["rc", "cr"] * 160,
+        processes=[40] * 8,
+    )
+
+    assert timing.speedup_low > 1.01
+    assert timing.verdict is Comparison.UNRESOLVED
+
+
 # Blocks.
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kbench import samples
 from kbench.config import TaskSettings
 from kbench.engines.gate import Gate, Lease
 from kbench.engines.queue import ANY_GPU, CPU, Bucket, Queue, pool_of
@@ -57,6 +59,9 @@ _MAX_PROCESSES = 256
 _MAX_BUILD_PROCESSES = 128
 # Processes and threads together: a pool of threads for each of many libraries.
 _MAX_TASKS = 2048 + 16 * (os.cpu_count() or 1)
+
+# A status, a reason and a detail.
+_Failure = tuple[Status, str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -449,17 +454,36 @@ class _Lane:
         timings: list[Timing] = []
         async with self._engine.alone(job.device):
             for case in job.timed:
-                answer, late = await judge.time(case, job, process)
-                failed = await _timing_failure(answer, late=late, judge=judge, process=process)
-                if failed is not None:
-                    status, reason, detail = failed
-                    return dataclasses.replace(verdict, status=status, reason=reason, detail=detail, case=case), tuple(timings)
-                assert answer is not None
-                timings.append(timing_from(answer["timing"]))
+                parts: list[Timing] = []
+                for repeat in shares(self._engine.options.repeat, job.settings.processes):
+                    # The first time in the process that was verified, then in pairs of fresh ones.
+                    measure = self._time_afresh if parts else functools.partial(self._time_once, process)
+                    answer, failed = await measure(judge, case, job, repeat)
+                    if failed is not None:
+                        status, reason, detail = failed
+                        return dataclasses.replace(verdict, status=status, reason=reason, detail=detail, case=case), tuple(timings)
+                    parts.append(timing_from(answer["timing"]))
+                timings.append(pooled(parts))
             if is_gpu(job.device):
                 # Only now: what is examined may leave the process the slower for it.
                 timings = [examined(timing, *await judge.examine(timing.case, job, process)) for timing in timings]
         return verdict, tuple(timings)
+
+    async def _time_once(self, process: CandidateProcess, judge: JudgeProcess, case: str, job: Job, repeat: int | None) -> tuple[Message, _Failure | None]:
+        answer, late = await judge.time(case, job, process, repeat=repeat)
+        return answer or {}, await _timing_failure(answer, late=late, judge=judge, process=process)
+
+    async def _time_afresh(self, judge: JudgeProcess, case: str, job: Job, repeat: int | None) -> tuple[Message, _Failure | None]:
+        """Time in processes with memory of their own: where that lies moves a short kernel by percents."""
+        process = CandidateProcess(self._engine, job.candidate, device=job.device, threads=self._threads(job), hide_gpu=not is_gpu(job.device))
+        try:
+            answer, late = await judge.time(case, job, process, repeat=repeat, afresh=True)
+            return answer or {}, await _timing_failure(answer, late=late, judge=judge, process=process)
+        except BaseException:
+            process.drop()
+            raise
+        finally:
+            await process.close()
 
 
 class CandidateProcess:
@@ -692,9 +716,20 @@ class JudgeProcess:
         tail = self._worker.output_tail.strip().splitlines()
         self.end_words = f"{words}; {ending.describe()}{'; ' + tail[-1] if tail else ''}"
 
-    async def time(self, case: str, job: Job, process: CandidateProcess) -> tuple[Message | None, bool]:
-        """Have the judge time one case; the process that runs the reference starts with the first."""
-        return await self._ask_of_case("time", case, job, process)
+    async def time(self, case: str, job: Job, process: CandidateProcess, *, repeat: int | None, afresh: bool = False) -> tuple[Message | None, bool]:
+        """Have the judge time one case, `repeat` pairs of it; the process that runs the reference starts with the first.
+
+        With `afresh`, in `process`, which is new, against a reference in a new process, for this once.
+        """
+        if not afresh:
+            return await self._ask_of_case("time", case, job, process, repeat=repeat)
+        reference = self._reference_process(job)
+        try:
+            request = {"reference_module": _reference_module(job), "candidate": load_request(job.candidate)}
+            fds = [reference.open_for_judge(), process.open_for_judge()]
+            return await self._ask_of_case("time", case, job, process, repeat=repeat, more=request, fds=fds)
+        finally:
+            await reference.close()
 
     async def examine(self, case: str, job: Job, process: CandidateProcess) -> tuple[Message | None, bool]:
         """Have the judge examine one case that it has timed, against a reference in a process of its own."""
@@ -702,14 +737,24 @@ class JudgeProcess:
             return None, False
         return await self._ask_of_case("examine", case, job, process)
 
-    async def _ask_of_case(self, op: str, case: str, job: Job, process: CandidateProcess) -> tuple[Message | None, bool]:
+    async def _ask_of_case(
+        self,
+        op: str,
+        case: str,
+        job: Job,
+        process: CandidateProcess,
+        *,
+        repeat: int | None = None,
+        more: Message | None = None,
+        fds: Sequence[int] = (),
+    ) -> tuple[Message | None, bool]:
         settings = job.settings
         request: Message = {
             "op": op,
             "baseline": job.candidate.name.startswith("@"),
             "case": case,
             "settings": {
-                "repeat": self._engine.options.repeat,
+                "repeat": repeat,
                 "precision": settings.precision,
                 "budget_s": settings.budget_s,
                 "threads": self._engine.options.cores,
@@ -719,20 +764,23 @@ class JudgeProcess:
         }
         if op == "time" and self._work is not None:
             request["work"] = (await self._work).get(case)
-        fds = []
-        if op not in self._references:
-            reference = Candidate(task=job.task.name, name="reference", source=job.task.reference)
-            started = self._references[op] = CandidateProcess(
-                self._engine,
-                reference,
-                device=job.device,
-                threads=self._engine.options.cores,
-                hide_gpu=not is_gpu(job.device),
-                trusted=True,
-            )
-            fds.append(started.open_for_judge())
-            request["reference_module"] = f"kbench_reference_{job.task.reference.stem}"
-        return await self.ask(request, fds, label=job.candidate.label, process=process, timeout_s=settings.timeout_s)
+        fds = [*fds]
+        if more is None and op not in self._references:
+            self._references[op] = self._reference_process(job)
+            fds.append(self._references[op].open_for_judge())
+            request["reference_module"] = _reference_module(job)
+        return await self.ask({**request, **(more or {})}, fds, label=job.candidate.label, process=process, timeout_s=settings.timeout_s)
+
+    def _reference_process(self, job: Job) -> CandidateProcess:
+        reference = Candidate(task=job.task.name, name="reference", source=job.task.reference)
+        return CandidateProcess(
+            self._engine,
+            reference,
+            device=job.device,
+            threads=self._engine.options.cores,
+            hide_gpu=not is_gpu(job.device),
+            trusted=True,
+        )
 
     async def close_candidate(self) -> None:
         """Have the judge let go of the candidate it has."""
@@ -761,6 +809,10 @@ def _visible(device: str) -> str:
     index = int(device.partition(":")[2] or 0)
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     return chosen.split(",")[index] if chosen else str(index)
+
+
+def _reference_module(job: Job) -> str:
+    return f"kbench_reference_{job.task.reference.stem}"
 
 
 def load_request(candidate: Candidate) -> dict[str, str]:
@@ -910,7 +962,7 @@ def _why_gone(ending: Ending, stage: str) -> tuple[str, str]:
     return Reason.CRASH, f"its process ended by {ending.describe()} during {stage}"
 
 
-async def _timing_failure(answer: Message | None, *, late: bool, judge: JudgeProcess, process: CandidateProcess) -> tuple[Status, str, str] | None:
+async def _timing_failure(answer: Message | None, *, late: bool, judge: JudgeProcess, process: CandidateProcess) -> _Failure | None:
     if answer is None:
         return Status.ERROR, Reason.MACHINE, f"the judge was lost during {judge.stage}: {judge.end_words}"
     if late:
@@ -952,7 +1004,33 @@ def examined(timing: Timing, answer: Message | None, late: bool) -> Timing:
         extra={**timing.extra, **found["extra"]},
         flags=tuple(sorted({*timing.flags, *found["flags"]})),
         notes=(*timing.notes, *found["notes"]),
-        samples={**timing.samples, **found["samples"]},
+        samples={**timing.samples, **found["samples"], "flags": sorted({*timing.samples["flags"], *found["flags"]})},
+    )
+
+
+def shares(repeat: int | None, processes: int) -> list[int | None]:
+    """Share a number of pairs out between pairs of processes, as evenly as it goes; None for each where it is left open."""
+    if repeat is None:
+        return [None] * processes
+    return [repeat // count + (index < repeat % count) for count in [min(repeat, processes)] for index in range(count)]
+
+
+def pooled(parts: Sequence[Timing]) -> Timing:
+    """Join what several pairs of processes measured of one case; what is no sample is as the first saw it."""
+    if len(parts) == 1:
+        return parts[0]
+    joined = samples.joined([part.samples for part in parts])
+    concluded = samples.conclude(joined)
+    return dataclasses.replace(
+        parts[0],
+        **{
+            **concluded,
+            "verdict": Comparison(concluded["verdict"]),
+            "flags": tuple(concluded["flags"]),
+            "extra": {**parts[0].extra, **concluded["extra"]},
+        },
+        notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+        samples=joined,
     )
 
 

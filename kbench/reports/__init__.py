@@ -20,8 +20,9 @@ class Report(Protocol):
         problems: Sequence[Problem],
         *,
         all_rows: bool = False,
+        recomputed: Sequence[str] | None = None,
     ) -> str:
-        """Render the latest row of each candidate, or all rows."""
+        """Render the latest row of each candidate, or all rows; `recomputed` says what differed from the stored rows."""
 
 
 REPORTS: dict[str, Report] = {"markdown": markdown.render}

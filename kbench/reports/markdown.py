@@ -49,14 +49,16 @@ def render(
     problems: Sequence[Problem],
     *,
     all_rows: bool = False,
+    recomputed: Sequence[str] | None = None,
 ) -> str:
     """Write a table of times for each device, then what was not timed, not accepted or not readable.
 
     The latest row of each candidate counts, and where that is no pass, its earlier times are not
-    shown; with `all_rows` every row is, and nothing is averaged.
+    shown; with `all_rows` every row is, and nothing is averaged. `recomputed` has a remark for each
+    row that is not as it was stored; None where nothing was worked out again.
     """
     with uncollected():
-        sections = _sections(timings, verdicts, problems, all_rows=all_rows)
+        sections = [*_sections(timings, verdicts, problems, all_rows=all_rows), *_recomputed_section(recomputed)]
     if not sections:
         sections = ["There are no results yet; `kbench time` makes some."]
     return "\n\n".join(["# Results", *sections]) + "\n"
@@ -324,6 +326,16 @@ def _problem_section(problems: Sequence[Problem]) -> Iterable[str]:
     if len(problems) > _PROBLEMS_SHOWN:
         lines.append(f"- and {len(problems) - _PROBLEMS_SHOWN} more")
     yield "\n".join(lines)
+
+
+def _recomputed_section(remarks: Sequence[str] | None) -> Iterable[str]:
+    if remarks is None:
+        return
+    yield "## Worked out again from the raw samples"
+    lines = [f"- {_code(_shortened(remark))}" for remark in remarks[:_PROBLEMS_SHOWN]]
+    if len(remarks) > _PROBLEMS_SHOWN:
+        lines.append(f"- and {len(remarks) - _PROBLEMS_SHOWN} more")
+    yield "\n".join(lines) or "Every time is as it was stored."
 
 
 # Markdown.

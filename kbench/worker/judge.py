@@ -244,12 +244,22 @@ class Judge:
         assert peer is not None
         reference = self.case_reference(case)
         sides: list[CaseSession] = []
+        fresh: list[Peer] = []
         try:
+            if "candidate" in request:
+                # Both sides are processes for this once.
+                fresh = [Peer(fd, self.tell) for fd in fds]
+                peer = fresh[1]
             if "reference_module" in request:
-                self._peers[name] = Peer(fds[0], self.tell)
-                self._peers[name].greet()
-                self._peers[name].ask("load", "load", path=self.opening.reference, module=request["reference_module"], model="Model")
-            for side in (self._peers[name], peer):
+                opened = fresh[0] if fresh else Peer(fds[0], self.tell)
+                if not fresh:
+                    self._peers[name] = opened
+                opened.greet()
+                opened.ask("load", "load", path=self.opening.reference, module=request["reference_module"], model="Model")
+            if fresh:
+                peer.greet()
+                peer.ask("load", "load", **request["candidate"])
+            for side in (fresh[0] if fresh else self._peers[name], peer):
                 session = CaseSession(side, reference, self.device, baseline=request["baseline"])
                 session.construct()
                 sides.append(session)
@@ -261,6 +271,8 @@ class Judge:
         finally:
             for session in sides:
                 session.close()
+            for other in fresh:
+                other.channel.close()
 
 
 def _plain(cases: list[CaseVerdict]) -> list[dict[str, Any]]:

@@ -19,8 +19,8 @@ from typing import Any
 
 import torch
 
-from kbench import stats
-from kbench.records import Comparison, exploit
+from kbench import samples, stats
+from kbench.records import exploit
 from kbench.worker import distribution, tensors
 from kbench.worker.checks.values import difference, rms
 from kbench.worker.reference import CaseReference
@@ -56,19 +56,9 @@ _WALL_CALLS = 6
 # Pairs of hot slots: the least that give a 99 % interval, and a few.
 _HOT_PAIRS = 12
 _FLOOR_CALLS = 15
-# Below this many times what an empty kernel reads, a slot tells the launch rather than the kernel.
-_AT_FLOOR = 1.5
-# What the host may add to a call beyond what it adds to the reference's before that is worth a flag.
-_SLOW_LAUNCH = (1.2, 200e-6)
-# Spread of the SM clock over the reference's slots, middle nine tenths, that is worth a flag.
-_CLOCK_SPREAD = 0.03
 # Times that a pair is measured before a disturbed one is kept. Work that the scheduler interrupts takes ten times
 # as long: that says nothing of the kernel.
 _PAIR_TRIES = 4
-# A larger share of kept pairs that were disturbed all the same is said.
-_DISTURBED_SHARE = 0.05
-# A hypervisor that gives more than this share of the time to others is said, too.
-_STEAL_SHARE = 0.01
 # How much larger than in verification the error of a timed call may be.
 _ERROR_GROWTH = 4.0
 # The same where verification let an error beyond the tolerance pass.
@@ -127,7 +117,7 @@ class Side:
     @property
     def was_disturbed(self) -> bool:
         """Whether the scheduler took a core away from the last slot."""
-        return _is_disturbed(self.reports[-1])
+        return samples.is_disturbed(self.reports[-1])
 
     def discard(self) -> None:
         """Forget the last slot."""
@@ -172,6 +162,7 @@ class CaseTimer:
         self._vouched = 1.0
         self._watched = 0
         self._idle_cpu_s = self._idle_s = 0.0
+        self._stolen_share = 0.0
         self._flags: set[str] = set()
         self._floor_s: float | None = None
         self._spent_s: dict[str, float] = {}
@@ -203,9 +194,10 @@ class CaseTimer:
             self._extend_pool()
             per_block = stats.block_pairs(*estimates)
             with self._account("cold" if self._device.type == "cuda" else "pairs"):
-                stolen = _stolen_ticks()
+                ticks = _stolen_ticks()
                 orders, seen = self._watch(lambda: self._measure(per_block))
-                self._flag_steal(stolen)
+                stolen, every = (now - then for now, then in zip(_stolen_ticks(), ticks, strict=True))
+                self._stolen_share = stolen / every if every and self._device.type == "cpu" else 0.0
             if self._device.type == "cuda":
                 with self._account("hot"):
                     self._measure_hot()
@@ -319,11 +311,6 @@ class CaseTimer:
                 if self._monitor is not None:
                     self._monitor.sample()
         return orders
-
-    def _flag_steal(self, before: tuple[int, int]) -> None:
-        stolen, total = (now - then for now, then in zip(_stolen_ticks(), before, strict=True))
-        if self._device.type == "cpu" and stolen > _STEAL_SHARE * total:
-            self._flags.add("noisy_host")
 
     def _ratios(self, per_block: int) -> list[float]:
         return stats.block_log_ratios(self._sides[0].seconds, self._sides[1].seconds, per_block)
@@ -582,7 +569,7 @@ class CaseTimer:
             self._vouch(self._hold_against_clock(candidate.bursts.seconds, allowed, claimed_s, _EXCESS_S, "a burst"), claimed_s)
             if not any(candidate.bursts.queued) and all(report.get("hidden") for report in candidate.reports):
                 # What was queued while the device slept can be queued at the gate.
-                self._flags.add("clock_unverified")
+                self._flags.add(samples.CLOCK_UNVERIFIED)
         elif self._device.type == "cpu":
             claimed_s = stats.median(candidate.seconds) * self._loops
             found, allowed = _excess(candidate, self._loops), _excess(reference, self._loops)
@@ -607,7 +594,7 @@ class CaseTimer:
     def _vouch(self, doubt_s: float, claimed_s: float) -> None:
         """Too noisy to accuse and too far off to vouch for: what is unexplained counts against the speed-up."""
         if doubt_s > 0.0:
-            self._flags.add("clock_unverified")
+            self._flags.add(samples.CLOCK_UNVERIFIED)
             self._vouched = claimed_s / (claimed_s + doubt_s)
 
     def _hold_against_light(self) -> dict[str, Any]:
@@ -623,98 +610,59 @@ class CaseTimer:
             self._flags.add("beyond_speed_of_light")
         return {"sol_s": found.seconds, "sol_bound": found.bound, "work": dataclasses.asdict(self._reference.work)}
 
-    def _see_launches(self, reference: Side, candidate: Side) -> None:
-        """Flag launches that showed in a slot, and a host that is much slower to launch the candidate."""
-        for side in self._sides:
-            hidden = [report["hidden"] for report in side.reports if "hidden" in report]
-            if hidden and sum(hidden) < len(hidden):
-                self._flags.add("host_bound" if side is candidate else "reference_host_bound")
-        if self._device.type != "cuda":
-            return
-        share, slack_s = _SLOW_LAUNCH
-        extra_s = [stats.median(side.wall_s) - stats.median(side.seconds) for side in (reference, candidate)]
-        if extra_s[1] > share * max(extra_s[0], 0.0) + slack_s:
-            self._flags.add("slow_launch")
-        clocks = [report["sm_clock_hz"] for report in reference.reports if "sm_clock_hz" in report]
-        if clocks and stats.quantile(clocks, 0.95) - stats.quantile(clocks, 0.05) > _CLOCK_SPREAD * stats.median(clocks):
-            self._flags.add("unsteady_clock")
-        if self._floor_s is not None and stats.median(candidate.seconds) < _AT_FLOOR * self._floor_s:
-            self._flags.add("at_launch_floor")
-
     def _conclude(self, per_block: int, orders: list[str], seen: Observation) -> dict[str, Any]:
         reference, candidate = self._sides
-        ratios = self._ratios(per_block)
-        summary = stats.compare(
-            reference.seconds,
-            candidate.seconds,
-            per_block=per_block,
-            orders=orders,
-            precision=self._settings["precision"],
-            resolution_s=EVENT_STEP_S if self._device.type == "cuda" else 0.0,
-        )
-        self._see_launches(reference, candidate)
-        disturbed = [any(map(_is_disturbed, pair)) for pair in zip(reference.reports, candidate.reports, strict=True)]
-        if sum(disturbed) > _DISTURBED_SHARE * len(disturbed):
-            self._flags.add("preempted")
-        timer = "cuda_events_cold" if self._device.type == "cuda" else "cpu_monotonic"
+        measured = {
+            "format": samples.FORMAT,
+            "pairs_a_block": per_block,
+            "orders": orders,
+            "precision": self._settings["precision"],
+            "resolution_s": EVENT_STEP_S if self._device.type == "cuda" else 0.0,
+            "reference_s": reference.seconds,
+            "candidate_s": candidate.seconds,
+            "reference_reports": reference.reports,
+            "candidate_reports": candidate.reports,
+            "reference_hot_s": reference.hot_s,
+            "candidate_hot_s": candidate.hot_s,
+            "reference_wall_s": reference.wall_s,
+            "candidate_wall_s": candidate.wall_s,
+            "floor_s": self._floor_s,
+            "stolen_share": self._stolen_share,
+            "burst_overhead_s": self._overhead_s,
+            "candidate_burst_s": candidate.bursts.seconds,
+            "candidate_burst_queued": candidate.bursts.queued,
+            "reference_wall_excess_s": reference.wall_excess_s,
+            "candidate_wall_excess_s": candidate.wall_excess_s,
+            "idle_processors": self._idle_cpu_s / self._idle_s if self._idle_s else None,
+            "vouched": self._vouched,
+            "flags": sorted({*self._flags, *seen.flags}),
+        }
+        concluded = samples.conclude(measured)
         return {
+            **concluded,
             "case": self._reference.case.name,
-            "verdict": Comparison.UNRESOLVED if "clock_unverified" in self._flags else summary.verdict,
-            "timer": timer,
-            "pairs": len(orders),
-            "reference_s": summary.reference_s,
-            "candidate_s": summary.candidate_s,
-            "speedup": summary.speedup,
-            "speedup_low": summary.speedup_low * self._vouched,
-            "speedup_high": summary.speedup_high,
-            "reference_wall_s": stats.median(reference.wall_s),
-            "candidate_wall_s": stats.median(candidate.wall_s),
-            "flags": sorted(self._flags | set(summary.flags) | set(seen.flags)),
+            "timer": "cuda_events_cold" if self._device.type == "cuda" else "cpu_monotonic",
             "notes": seen.notes,
             "extra": {
                 **seen.fields,
                 **self._other_times(reference, candidate),
+                **concluded["extra"],
                 "wall_s": self._spent_s["all"],
                 "spent_s": self._spent_s,
-                "delta": summary.delta,
-                "noise": summary.noise,
-                "self_check": summary.self_check,
-                "order_effect": summary.order_effect,
                 "checked_outputs": self._checked,
                 "burst_calls": self._burst_calls,
                 "discarded_pairs": self._discarded,
                 "loops": self._loops,
-                "blocks": len(ratios),
             },
-            "samples": {
-                "pairs_a_block": per_block,
-                "orders": orders,
-                "reference_s": reference.seconds,
-                "candidate_s": candidate.seconds,
-                "reference_reports": reference.reports,
-                "candidate_reports": candidate.reports,
-                "reference_hot_s": reference.hot_s,
-                "candidate_hot_s": candidate.hot_s,
-                "reference_wall_s": reference.wall_s,
-                "candidate_wall_s": candidate.wall_s,
-                "burst_overhead_s": self._overhead_s,
-                "candidate_burst_s": candidate.bursts.seconds,
-                "candidate_burst_queued": candidate.bursts.queued,
-                "reference_wall_excess_s": reference.wall_excess_s,
-                "candidate_wall_excess_s": candidate.wall_excess_s,
-                "idle_processors": self._idle_cpu_s / self._idle_s if self._idle_s else None,
-            },
+            "samples": measured,
         }
 
     def _other_times(self, reference: Side, candidate: Side) -> dict[str, Any]:
         """What was measured besides the headline, by the names of columns; None where it was not."""
         found: dict[str, Any] = {"floor_s": self._floor_s}
         for name, side in (("reference", reference), ("candidate", candidate)):
-            found[f"{name}_hot_s"] = stats.median(side.hot_s) if side.hot_s else None
             found[f"{name}_enqueue_s"] = stats.median(side.enqueue_s) if side.enqueue_s else None
             found[f"{name}_memory_bytes"] = side.memory_bytes
-        if reference.hot_s:
-            found["hot_speedup"] = math.exp(stats.hodges_lehmann(stats.block_log_ratios(reference.hot_s, candidate.hot_s, 1)))
         if self._device.type == "cuda":
             # What both sides' slots kept the device busy for; whatever else ran waited for it, and counts by the host's clock.
             found["gpu_s"] = sum(side.busy_s for side in self._sides) + sum(self._spent_s.get(name, 0.0) for name in ("warm", "wall", "floor"))
@@ -729,10 +677,6 @@ def _excess(side: Side, loops: int) -> list[float]:
 def claimed_number(claim: object) -> float | None:
     """Parse a claimed number strictly; None where there is none."""
     return float(claim) if type(claim) in (bool, int, float) and 0 <= claim < math.inf else None  # type: ignore[operator,arg-type]
-
-
-def _is_disturbed(report: Mapping[str, Any]) -> bool:
-    return report.get("preemptions", 0) not in (0, False)
 
 
 def _stolen_ticks() -> tuple[int, int]:

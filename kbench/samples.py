@@ -1,0 +1,166 @@
+"""What does the clock say, given all that it measured? One answer for a fresh measurement and for `kbench report`.
+
+Samples are a JSON object, as results/samples/ keeps it: `orders`, `reference_s` and `candidate_s` have an entry
+for each pair, in the order of measuring, and the reports one for each slot. `pairs_by_process` has the number of
+pairs that each pair of processes measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kbench import stats
+from kbench.records import Comparison
+
+FORMAT = 2
+
+# The judge's own clock could not confirm what a candidate's process says.
+CLOCK_UNVERIFIED = "clock_unverified"
+
+# Below this many times what an empty kernel reads, a slot tells the launch rather than the kernel.
+_AT_FLOOR = 1.5
+# What the host may add to a call beyond what it adds to the reference's before that is worth a flag.
+_SLOW_LAUNCH = (1.2, 200e-6)
+# Spread of the SM clock over the reference's slots, middle nine tenths, that is worth a flag.
+_CLOCK_SPREAD = 0.03
+# A larger share of pairs that the scheduler interrupted, though they were measured again, is said.
+_DISTURBED_SHARE = 0.05
+# A hypervisor that gives more than this share of the time to others is said, too.
+_STEAL_SHARE = 0.01
+
+# Lists with an entry for each pair or slot, which several processes' samples add to.
+_LISTS = tuple(
+    ["orders", *(f"{side}_{what}" for side in ("reference", "candidate") for what in ("s", "reports", "hot_s", "wall_s"))],
+)
+
+Samples = Mapping[str, Any]
+
+
+def conclude(samples: Samples) -> dict[str, Any]:
+    """Give the fields of `records.Timing` that follow from samples, by name, and more in `extra`.
+
+    Raises:
+        ValueError: these are no samples; the text says what is missing or wrong.
+    """
+    _require(samples)
+    reference_s, candidate_s = samples["reference_s"], samples["candidate_s"]
+    found = stats.compare(
+        reference_s,
+        candidate_s,
+        per_block=samples["pairs_a_block"],
+        orders=samples["orders"],
+        precision=samples.get("precision", 0.01),
+        resolution_s=samples.get("resolution_s", 0.0),
+        processes=samples.get("pairs_by_process", ()),
+        placement=samples.get("placement", 0.0),
+    )
+    flags = {*found.flags, *_seen_in(samples), *samples.get("flags", ())}
+    return {
+        # What the candidate says of its time is not vouched for.
+        "verdict": Comparison.UNRESOLVED if CLOCK_UNVERIFIED in flags else found.verdict,
+        "pairs": len(reference_s),
+        "reference_s": found.reference_s,
+        "candidate_s": found.candidate_s,
+        "speedup": found.speedup,
+        "speedup_low": found.speedup_low * samples.get("vouched", 1.0),
+        "speedup_high": found.speedup_high,
+        "reference_wall_s": _median(samples.get("reference_wall_s")),
+        "candidate_wall_s": _median(samples.get("candidate_wall_s")),
+        "flags": sorted(flags),
+        "extra": {
+            "delta": found.delta,
+            "noise": found.noise,
+            "self_check": found.self_check,
+            "order_effect": found.order_effect,
+            "blocks": found.blocks,
+            "process_speedups": list(found.process_speedups),
+            **_hot(samples),
+        },
+    }
+
+
+def joined(parts: Sequence[Samples]) -> dict[str, Any]:
+    """Join what several pairs of processes measured of one case; what is no list of samples is the first one's."""
+    if len(parts) == 1:
+        return dict(parts[0])
+    lists = {name: [entry for part in parts for entry in part.get(name, ())] for name in _LISTS if name in parts[0]}
+    return {
+        **parts[0],
+        **lists,
+        "pairs_by_process": [len(part["orders"]) for part in parts],
+        "flags": sorted({flag for part in parts for flag in part.get("flags", ())}),
+        "vouched": min(part.get("vouched", 1.0) for part in parts),
+    }
+
+
+def is_disturbed(report: Mapping[str, Any]) -> bool:
+    """Say whether the scheduler took a core away during the slot that a report is of."""
+    return bool(report.get("preemptions", 0) > 0)
+
+
+def _require(samples: Samples) -> None:
+    pairs = len(_list_of(samples, "orders", lambda order: order in ("rc", "cr")))
+    for name in ("reference_s", "candidate_s"):
+        if len(_list_of(samples, name, _is_time)) != pairs:
+            raise ValueError(f"`{name}` has not an entry for each of {pairs} orders")
+    if not pairs:
+        raise ValueError("there are no pairs")
+    per_block, by_process = samples.get("pairs_a_block"), samples.get("pairs_by_process", [pairs])
+    if type(per_block) is not int or per_block < 1:
+        raise ValueError("`pairs_a_block` is no number of pairs")
+    if not isinstance(by_process, list) or not all(type(count) is int and count > 0 for count in by_process) or sum(by_process) != pairs:
+        raise ValueError(f"`pairs_by_process` does not add up to {pairs} pairs")
+
+
+def _list_of(samples: Samples, name: str, fits: Any) -> list[Any]:
+    found = samples.get(name)
+    if not isinstance(found, list) or not all(map(fits, found)):
+        raise ValueError(f"`{name}` is missing, or holds what cannot be there")
+    return found
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+def _median(values: Sequence[float] | None) -> float | None:
+    return stats.median(values) if values else None
+
+
+def _hot(samples: Samples) -> dict[str, Any]:
+    reference_s, candidate_s = samples.get("reference_hot_s"), samples.get("candidate_hot_s")
+    if not reference_s or not candidate_s:
+        return {"reference_hot_s": None, "candidate_hot_s": None}
+    ratios = stats.block_log_ratios(reference_s, candidate_s, 1)
+    return {
+        "reference_hot_s": stats.median(reference_s),
+        "candidate_hot_s": stats.median(candidate_s),
+        "hot_speedup": math.exp(stats.hodges_lehmann(ratios)),
+    }
+
+
+def _seen_in(samples: Samples) -> Iterable[str]:
+    """What the reports of the slots are flagged for: the launches, the clock, the scheduler, the hypervisor."""
+    reports = {side: samples.get(f"{side}_reports", ()) for side in ("reference", "candidate")}
+    for side, flag in (("candidate", "host_bound"), ("reference", "reference_host_bound")):
+        if not all(report.get("hidden", True) for report in reports[side]):
+            yield flag
+    disturbed = [is_disturbed(one) or is_disturbed(other) for one, other in zip(*reports.values(), strict=True)]
+    if sum(disturbed) > _DISTURBED_SHARE * len(disturbed):
+        yield "preempted"
+    if samples.get("stolen_share", 0.0) > _STEAL_SHARE:
+        yield "noisy_host"
+    clocks = [report["sm_clock_hz"] for report in reports["reference"] if "sm_clock_hz" in report]
+    if clocks and stats.quantile(clocks, 0.95) - stats.quantile(clocks, 0.05) > _CLOCK_SPREAD * stats.median(clocks):
+        yield "unsteady_clock"
+    floor_s = samples.get("floor_s")
+    if floor_s is None:
+        return
+    if stats.median(samples["candidate_s"]) < _AT_FLOOR * floor_s:
+        yield "at_launch_floor"
+    share, slack_s = _SLOW_LAUNCH
+    extra_s = [stats.median(samples[f"{side}_wall_s"]) - stats.median(samples[f"{side}_s"]) for side in ("reference", "candidate")]
+    if extra_s[1] > share * max(extra_s[0], 0.0) + slack_s:
+        yield "slow_launch"

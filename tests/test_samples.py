@@ -1,0 +1,104 @@
+"""What follows from raw samples: the same for a fresh measurement, for several processes, and for a report."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from kbench import samples
+
+
+def measured(effect: float = 0.0, *, pairs: int = 40, seed: int = 0, **more: Any) -> dict[str, Any]:
+    """Samples of a reference of 100 µs and a candidate that is `effect` faster, with 0.2 % of scatter."""
+    rng = random.Random(seed)
+    side_s = [[100e-6 * rng.lognormvariate(0, 0.002) for _ in range(pairs)] for _ in range(2)]
+    return {
+        "format": samples.FORMAT,
+        "pairs_a_block": 4,
+        "orders": [rng.choice(("rc", "cr")) for _ in range(pairs)],
+        "reference_s": side_s[0],
+        "candidate_s": [s / (1 + effect) for s in side_s[1]],
+        "reference_reports": [{} for _ in range(pairs)],
+        "candidate_reports": [{} for _ in range(pairs)],
+        "reference_wall_s": [120e-6] * 5,
+        "candidate_wall_s": [115e-6] * 5,
+        "flags": [],
+        **more,
+    }
+
+
+def test_a_verdict_and_its_medians_follow() -> None:
+    concluded = samples.conclude(measured(0.05))
+
+    assert concluded["verdict"] == "faster"
+    assert concluded["speedup_low"] < 1.05 < concluded["speedup_high"]
+    assert (concluded["pairs"], concluded["reference_wall_s"]) == (40, 120e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "flag"),
+    [
+        ({"candidate_reports": [{"hidden": 0.0}] + [{"hidden": 1.0}] * 39}, "host_bound"),
+        ({"reference_reports": [{"hidden": 0.0}] + [{"hidden": 1.0}] * 39}, "reference_host_bound"),
+        ({"candidate_reports": [{"preemptions": 1.0}] * 3 + [{}] * 37}, "preempted"),
+        ({"reference_reports": [{"sm_clock_hz": 1.2e9}] * 10 + [{"sm_clock_hz": 1.9e9}] * 30}, "unsteady_clock"),
+        ({"stolen_share": 0.02}, "noisy_host"),
+        ({"floor_s": 80e-6}, "at_launch_floor"),
+        ({"floor_s": 1e-6, "candidate_wall_s": [1.2e-3] * 5}, "slow_launch"),
+        ({"flags": ["throttled"]}, "throttled"),
+    ],
+)
+def test_what_happened_meanwhile_is_flagged(change: dict[str, Any], flag: str) -> None:
+    assert samples.conclude(measured())["flags"] == []
+    assert samples.conclude(measured(**change))["flags"] == [flag]
+
+
+def test_processes_that_disagree_widen_the_interval() -> None:
+    """Each pair of processes is tight about another value: the interval of one alone misses the truth."""
+    effects = [0.04, -0.03, 0.01, -0.02, 0.03, -0.03]
+    parts = [measured(effect, seed=seed) for seed, effect in enumerate(effects)]
+
+    alone = samples.conclude(parts[0])
+    together = samples.conclude(samples.joined(parts))
+
+    assert alone["verdict"] == "faster"
+    assert together["verdict"] == "unresolved"
+    assert together["speedup_low"] < 1 < together["speedup_high"]
+    assert together["pairs"] == 240
+    assert together["extra"]["process_speedups"] == pytest.approx([1 + effect for effect in effects], abs=0.003)
+
+
+def test_processes_that_agree_give_their_verdict() -> None:
+    concluded = samples.conclude(samples.joined([measured(0.05, seed=seed) for seed in range(6)]))
+
+    assert concluded["verdict"] == "faster"
+    assert 1.04 < concluded["speedup_low"] < 1.05 < concluded["speedup_high"] < 1.06
+
+
+def test_samples_of_an_older_version_are_read() -> None:
+    old = measured(0.05)
+    for name in ("format", "flags", "reference_wall_s", "candidate_wall_s"):
+        del old[name]
+
+    concluded = samples.conclude(old)
+
+    assert concluded["verdict"] == "faster"
+    assert concluded["reference_wall_s"] is None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"orders": ["rc"] * 39}, "not an entry for each of 39 orders"),
+        ({"reference_s": None}, "`reference_s` is missing"),
+        ({"candidate_s": [0.0] * 40}, "`candidate_s` is missing, or holds what cannot be there"),
+        ({"orders": [], "reference_s": [], "candidate_s": []}, "no pairs"),
+        ({"pairs_a_block": 0}, "`pairs_a_block`"),
+        ({"pairs_by_process": [20, 30]}, "does not add up to 40"),
+    ],
+)
+def test_what_are_no_samples_is_said(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        samples.conclude(measured(**change))
