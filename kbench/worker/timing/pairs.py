@@ -52,7 +52,7 @@ _WARM_S = 0.05
 _WARM_CAP_S = 1.0
 # What a caller waits is measured in rounds of both sides, so that a busy moment of the host meets both.
 _WALL_ROUNDS = 4
-_WALL_CALLS = 6
+_WALL_CALLS = 16
 # Pairs of hot slots: the least that give a 99 % interval, and a few.
 _HOT_PAIRS = 12
 _FLOOR_CALLS = 15
