@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -150,5 +151,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     monkeypatch.setattr(pairs, "_WARM_S", 1e-4)
     monkeypatch.setattr(pairs, "monitor", lambda _: None)
     monkeypatch.setattr(pairs, "BurstClock", burst_clock(gpu))
+    # Of which the clock of the judge's process knows nothing, either.
+    monkeypatch.setattr(pairs, "_WALL_EXCESS_S", math.inf)
     monkeypatch.setattr(steady, "_renew_generator", lambda _: None)
     return gpu
