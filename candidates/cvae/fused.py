@@ -4,8 +4,8 @@ A small batch: a cluster of eight blocks takes eight samples. Each block copies 
 weights to its shared memory at once, computes those outputs for all eight samples, and writes them into the
 other blocks' shared memory; so a cluster reads every weight once, and waits for memory once.
 
-A large batch: one launch lays the weights out input by input, a second takes 128 samples a block through
-all layers as register-tiled float32 products, activations in shared memory.
+A large batch: one launch lays the weights out input by input and draws the noise, a second takes 128 samples a
+block through all layers as register-tiled float32 products, activations in shared memory.
 
 Noise comes from torch's CUDA generator: element i of `randn` is a function of seed, offset, i and the
 number of elements, and the generator moves on by as much as `randn` moves it. The first call on a device
@@ -466,8 +466,37 @@ __device__ inline float element(const float* weights, const float* bias, int out
   return column < 0 ? 0.0f : weights[static_cast<size_t>(output) * (left + right) + column];
 }
 
-// One layer for each blockIdx.y. mu and logvar alternate: one thread of a tile gets both of a dimension.
-__global__ void __launch_bounds__(kThreads) pack(Shape s, Network net, float* packed) {
+constexpr int kLayers = 4;
+constexpr dim3 kPackGrid(32, kLayers + 16);  // rows of blocks: one for each layer, the others draw
+
+// The numbers that `randn` would give, in its order: one Philox call for four of them, a grid of torch's apart.
+__device__ inline void draw_all(const Draws& draws, float* noise, unsigned count, unsigned thread, unsigned threads) {
+  const Philox philox = unpack(draws);
+  const unsigned per_step = 4 * draws.threads, calls = (count + per_step - 1) / per_step * draws.threads;
+  for (unsigned call = thread; call < calls; call += threads) {
+    const unsigned step = call / draws.threads, first = call % draws.threads;
+    const uint64_t counter = philox.offset / 4 + step;
+    const uint4 words = philox_words(
+        make_uint4(static_cast<unsigned>(counter), static_cast<unsigned>(counter >> 32), first, 0),
+        make_uint2(static_cast<unsigned>(philox.seed), static_cast<unsigned>(philox.seed >> 32)));
+    const float2 low = normal_pair(words.x, words.y), high = normal_pair(words.z, words.w);
+    const float values[] = {low.x, low.y, high.x, high.y};
+#pragma unroll
+    for (unsigned i = 0; i < 4; ++i) {
+      const unsigned element = step * per_step + i * draws.threads + first;
+      if (element < count) noise[element] = values[i];
+    }
+  }
+}
+
+// What the tiles read: the layers laid out, and the noise. mu and logvar alternate: one thread of a tile gets both
+// of a dimension.
+__global__ void __launch_bounds__(kThreads) pack(Shape s, Network net, Draws draws, float* packed, float* noise) {
+  if (blockIdx.y >= kLayers) {
+    const unsigned blocks = (gridDim.y - kLayers) * gridDim.x, block = (blockIdx.y - kLayers) * gridDim.x + blockIdx.x;
+    draw_all(draws, noise, static_cast<unsigned>(s.batch) * s.latent, block * kThreads + threadIdx.x, blocks * kThreads);
+    return;
+  }
   const Panels all = panels(s);
   const Panel panels_of[] = {all.encoder, all.latent, all.decoder, all.output};
   const Panel panel = panels_of[blockIdx.y];
@@ -495,7 +524,7 @@ constexpr int kStagedWeights = 2 * kSampleBuffer, kActivations = kStagedWeights 
 // a tensor.
 struct Source {
   int activations;  // -1: none
-  const float* rows;  // this thread's sample
+  const float* rows;  // the tile's first sample
   int width;
 };
 
@@ -533,8 +562,8 @@ struct Part {
 // sums += weights times the inputs of `left`, then of `right`. The next inputs are on their way while the
 // thread computes with the present ones.
 template <int kColumns>
-__device__ inline void multiply(float (&sums)[kSamples][kColumns], Source left, Source right, const float* weights,
-                                int pitch, float* shared) {
+__device__ inline void multiply(float (&sums)[kSamples][kColumns], Source left, Source right, int valid,
+                                const float* weights, int pitch, float* shared) {
   const Part<kColumns> part;
   const int left_steps = rounded(left.width, kDepth) / kDepth;
   const int steps = left_steps + rounded(right.width, kDepth) / kDepth;
@@ -543,7 +572,10 @@ __device__ inline void multiply(float (&sums)[kSamples][kColumns], Source left, 
   const int weight_row = threadIdx.x / kWeightQuads, weight_column = threadIdx.x % kWeightQuads * 4;
   const float* const weight = weights + static_cast<size_t>(weight_row) * pitch + weight_column;
   float* const staged_weight = shared + kStagedWeights + weight_row * kTile + weight_column;
-  float* const staged_sample = shared + threadIdx.x;
+  // A thread stages four inputs of every kStride-th sample.
+  constexpr int kQuads = kDepth / 4, kStride = kTileThreads / kQuads;
+  const int row = threadIdx.x / kQuads, quad = threadIdx.x % kQuads * 4;
+  float* const staged_sample = shared + quad * kPitch + row;
 
   const auto fetch_weights = [&](int step) {
 #pragma unroll
@@ -552,24 +584,25 @@ __device__ inline void multiply(float (&sums)[kSamples][kColumns], Source left, 
                               weight + static_cast<size_t>(step * kDepth + k) * pitch, 16);
     __pipeline_commit();
   };
-  const auto fetch_inputs = [&](int step, float4 (&inputs)[kDepth / 4]) {
+  const auto fetch_inputs = [&](int step, float4 (&inputs)[kQuads]) {
     const bool is_left = step < left_steps;
     const float* rows = is_left ? left.rows : right.rows;
     if (rows == nullptr) return;
+    const int width = is_left ? left.width : right.width;
+    const int k = (is_left ? step : step - left_steps) * kDepth + quad;
 #pragma unroll
-    for (int quad = 0; quad < kDepth / 4; ++quad)
-      inputs[quad] = load_inputs(rows, (is_left ? step : step - left_steps) * kDepth + 4 * quad,
-                                 is_left ? left.width : right.width);
+    for (int i = 0; i < kQuads; ++i)
+      inputs[i] = load_inputs(rows + static_cast<size_t>(min(row + i * kStride, valid - 1)) * width, k, width);
   };
-  const auto store_inputs = [&](int step, const float4 (&inputs)[kDepth / 4]) {
+  const auto store_inputs = [&](int step, const float4 (&inputs)[kQuads]) {
     if ((step < left_steps ? left.rows : right.rows) == nullptr) return;
     float* const to = staged_sample + step % 2 * kSampleBuffer;
 #pragma unroll
-    for (int quad = 0; quad < kDepth / 4; ++quad) {
-      to[(4 * quad) * kPitch] = inputs[quad].x;
-      to[(4 * quad + 1) * kPitch] = inputs[quad].y;
-      to[(4 * quad + 2) * kPitch] = inputs[quad].z;
-      to[(4 * quad + 3) * kPitch] = inputs[quad].w;
+    for (int i = 0; i < kQuads; ++i) {
+      to[i * kStride] = inputs[i].x;
+      to[i * kStride + kPitch] = inputs[i].y;
+      to[i * kStride + 2 * kPitch] = inputs[i].z;
+      to[i * kStride + 3 * kPitch] = inputs[i].w;
     }
   };
   const auto samples_of = [&](int step) {
@@ -579,7 +612,7 @@ __device__ inline void multiply(float (&sums)[kSamples][kColumns], Source left, 
                            : activations + (is_left ? step : step - left_steps) * kDepth * kPitch;
   };
 
-  float4 next[kDepth / 4] = {};
+  float4 next[kQuads] = {};
   fetch_weights(0);
   fetch_inputs(0, next);
   store_inputs(0, next);
@@ -620,8 +653,7 @@ __device__ inline void store_four(float* to, float a, float b, float c, float d)
 struct TilePass {
   const Shape& s;
   const Network& net;
-  unsigned draw_threads;
-  Philox philox;
+  const float* noise;
   const float* packed;
   float* shared;
   int first, valid;
@@ -633,8 +665,7 @@ struct TilePass {
   __device__ int latent() const { return kActivations + rounded(s.hidden, kDepth) * kPitch; }
 
   __device__ Source rows_of(const float* tensor, int width) const {
-    const size_t row = first + min(static_cast<int>(threadIdx.x), valid - 1);
-    return {-1, tensor + row * width, width};
+    return {-1, tensor + static_cast<size_t>(first) * width, width};
   }
 
   // One loop over the layers, so that there is one copy of the products in the instruction cache.
@@ -671,9 +702,10 @@ struct TilePass {
 #pragma unroll
       for (int i = 0; i < kSamples; ++i) sums[i][j] = value;
     }
-    multiply<kColumns>(sums, left, right, bias + panel.width, panel.width, shared);
+    if (layer == kOutput) subtract_wanted<kColumns>(sums, part, start);
+    multiply<kColumns>(sums, left, right, valid, bias + panel.width, panel.width, shared);
     if (layer == kLatent) use_latent<kColumns>(sums, part, start);
-    else if (layer == kOutput) use_output<kColumns>(sums, part, start);
+    else if (layer == kOutput) use_output<kColumns>(sums, part);
     else use_hidden<kColumns>(sums, part, start);
   }
 
@@ -699,16 +731,14 @@ struct TilePass {
       const int column = (start + part.output_at(j)) / 2;
       if (column >= rounded(s.latent, kDepth)) continue;
       float z[kSamples];
+      const float* const drawn = noise + static_cast<size_t>(first) * s.latent + min(column, s.latent - 1);
+#pragma unroll
+      for (int i = 0; i < kSamples; ++i) z[i] = __ldg(drawn + min(part.sample_at(i), valid - 1) * s.latent);
 #pragma unroll
       for (int i = 0; i < kSamples; ++i) {
-        const int row = part.sample_at(i);
         const float mu = sums[i][j], logvar = sums[i][j + 1];
-        const bool real = column < s.latent && row < valid;
-        const float noise =
-            real ? normal(philox, draw_threads, static_cast<unsigned>(first + row) * s.latent + column)
-                 : 0.0f;
-        z[i] = mu + expf(0.5f * logvar) * noise;
-        if (real) divergences += divergence(mu, logvar);
+        z[i] = mu + expf(0.5f * logvar) * z[i];
+        if (column < s.latent && part.sample_at(i) < valid) divergences += divergence(mu, logvar);
       }
       float* to = shared + latent() + column * kPitch + part.sample;
 #pragma unroll
@@ -716,32 +746,54 @@ struct TilePass {
     }
   }
 
+  // The last layer starts from bias - x, so that all of x is on its way before the products. Past the last feature
+  // both sides are zero.
   template <int kColumns>
-  __device__ void use_output(const float (&sums)[kSamples][kColumns], const Part<kColumns>& part, int start) {
+  __device__ void subtract_wanted(float (&sums)[kSamples][kColumns], const Part<kColumns>& part, int start) const {
+    const float* const x = net.x + static_cast<size_t>(first) * s.input;
+    const bool by_four = s.input % 4 == 0 && (reinterpret_cast<size_t>(net.x) & 15) == 0;
+#pragma unroll
+    for (int j = 0; j < kColumns; j += 4) {
+      const int column = start + part.output_at(j);
+      if (by_four && column < s.input) {
+#pragma unroll
+        for (int i = 0; i < kSamples; ++i) {
+          const size_t row = min(part.sample_at(i), valid - 1);
+          const float4 wanted = __ldg(reinterpret_cast<const float4*>(x + row * s.input + column));
+          sums[i][j] -= wanted.x;
+          sums[i][j + 1] -= wanted.y;
+          sums[i][j + 2] -= wanted.z;
+          sums[i][j + 3] -= wanted.w;
+        }
+      } else if (column < s.input) {
+#pragma unroll
+        for (int i = 0; i < kSamples; ++i) {
+          const size_t row = min(part.sample_at(i), valid - 1);
+#pragma unroll
+          for (int d = 0; d < 4; ++d)
+            if (column + d < s.input) sums[i][j + d] -= __ldg(x + row * s.input + column + d);
+        }
+      }
+    }
+  }
+
+  template <int kColumns>
+  __device__ void use_output(const float (&sums)[kSamples][kColumns], const Part<kColumns>& part) {
 #pragma unroll
     for (int i = 0; i < kSamples; ++i) {
-      const int row = part.sample_at(i);
-      if (row >= valid) continue;
-      const float* x = net.x + static_cast<size_t>(first + row) * s.input;
+      if (part.sample_at(i) >= valid) continue;
 #pragma unroll
-      for (int j = 0; j < kColumns; j += 4) {
-        // Past the last feature both sides are zero.
-        const float4 wanted = load_inputs(x, start + part.output_at(j), s.input);
-        recon += square(sums[i][j] - wanted.x) + square(sums[i][j + 1] - wanted.y) +
-                 square(sums[i][j + 2] - wanted.z) + square(sums[i][j + 3] - wanted.w);
-      }
+      for (int j = 0; j < kColumns; ++j) recon += square(sums[i][j]);
     }
   }
 };
 
 __global__ void __launch_bounds__(kTileThreads, 2)
-    tile_forward(Shape shape, Network net, const float* packed, Draws draws, Result result) {
+    tile_forward(Shape shape, Network net, const float* packed, const float* noise, Result result) {
   extern __shared__ float4 shared_memory[];
   const int first = blockIdx.x * kTile;
-  TilePass pass{shape,         net,
-                draws.threads, unpack(draws),
-                packed,        reinterpret_cast<float*>(shared_memory),
-                first,         min(kTile, shape.batch - first)};
+  TilePass pass{shape, net,   noise, packed, reinterpret_cast<float*>(shared_memory),
+                first, min(kTile, shape.batch - first)};
   pass.run();
   finish<kTileThreads>(result, pass.recon, pass.divergences, shape.batch);
 }
@@ -941,7 +993,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> cvae_forward(const at::Tensor& x_
 
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
   at::Tensor loss = floats({}, on), recon = floats({}, on), kl = floats({}, on);
-  at::Tensor fresh_ticket, packed;
+  at::Tensor fresh_ticket;
   const at::Tensor partial = floats({4 * blocks}, on);  // two doubles a block
   const Result result = {reinterpret_cast<double2*>(partial.data_ptr<float>()),
                          device.ticket(stream, fresh_ticket), loss.data_ptr<float>(), recon.data_ptr<float>(),
@@ -949,11 +1001,11 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> cvae_forward(const at::Tensor& x_
   const Draws draws = device.take(batch * latent);
 
   if (tiled) {
-    packed = floats({panels(shape).end}, on);
-    pack<<<dim3(32, 4), kThreads, 0, stream>>>(shape, net, packed.data_ptr<float>());
+    const at::Tensor packed = floats({panels(shape).end}, on), noise = floats({batch * latent}, on);
+    pack<<<kPackGrid, kThreads, 0, stream>>>(shape, net, draws, packed.data_ptr<float>(), noise.data_ptr<float>());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    tile_forward<<<blocks, kTileThreads, tile_bytes, stream>>>(shape, net, packed.const_data_ptr<float>(), draws,
-                                                           result);
+    tile_forward<<<blocks, kTileThreads, tile_bytes, stream>>>(shape, net, packed.const_data_ptr<float>(),
+                                                               noise.const_data_ptr<float>(), result);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
   } else if (device.fits(staged_bytes)) {
     start_clusters<true>(shape, net, draws, result, blocks, staged_bytes, stream);
