@@ -95,8 +95,9 @@ def command(*, kill: bool = False) -> dict[str, object]:
             zygote._socket.close()
             zygote._log.close()
             return found
-        worker = zygote.spawn("probe", {"scratch": "/nowhere", "visible": None})
-        found["ending"] = await worker.end(grace_s=60.0)
+        with tempfile.TemporaryDirectory() as scratch:
+            worker = zygote.spawn("probe", {"scratch": scratch, "visible": None})
+            found["ending"] = await worker.end(grace_s=60.0)
         await zygote.close()
         return found
 
