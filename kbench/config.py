@@ -121,6 +121,7 @@ class RunRequest:
     repeat: int | None = None
     energy: bool = False
     strict: bool = False
+    sanitize: bool = False
     fail_fast: bool = False
     sandbox: str = "auto"
     json: bool = False

@@ -19,6 +19,7 @@ from typing import Any
 
 from kbench import samples
 from kbench.config import TaskSettings
+from kbench.engines import sanitize
 from kbench.engines.gate import Gate, Lease
 from kbench.engines.queue import ANY_GPU, CPU, Bucket, Queue, pool_of
 from kbench.errors import MachineError
@@ -36,6 +37,7 @@ from kbench.records import (
     Task,
     Timing,
     Verdict,
+    contract,
     is_gpu,
 )
 from kbench.sandbox import Ending, ParentChannel, Scratch, Worker, Zygote, channel_pair, direct_pair
@@ -109,6 +111,7 @@ class Options:
     gpu_jobs: int = 1
     repeat: int | None = None
     energy: bool = False
+    sanitize: bool = False
     hidden: tuple[Path, ...] = ()
     sandbox: str = "auto"
     fail_fast: bool = False
@@ -301,11 +304,16 @@ class LocalEngine:
         answer = await self._build(job)
         return {**answer, "build_s": time.monotonic() - started}
 
-    async def _build(self, job: Job) -> Message:
+    async def build_with_lines(self, job: Job) -> Message:
+        """Build a candidate's extensions once more, with line information."""
+        return await self._build(job, lines=True) if builds(job) else {"ok": True}
+
+    async def _build(self, job: Job, *, lines: bool = False) -> Message:
         """Load a candidate where there is no GPU, so that what it builds is in the cache; its answer."""
         async with self._compiling, self._gate.shared(), self._lease("cpu").hold(alone=False):
             self._events.stage(job.candidate.label, "build")
-            process = CandidateProcess(self, job.candidate, device=CUDA_ON_CPU if job.device == CUDA_ON_CPU else "cpu", threads=1, hide_gpu=True)
+            device = CUDA_ON_CPU if job.device == CUDA_ON_CPU else "cpu"
+            process = CandidateProcess(self, job.candidate, device=device, threads=1, hide_gpu=True, lines=lines)
             channel = process.open()
             try:
                 return await asyncio.wait_for(self._ask_to_load(channel, job), job.settings.timeout_s)
@@ -412,6 +420,8 @@ class _Lane:
                 raise
         # No longer than a context takes, and a clock would wait for it anyway.
         await prefetch
+        if self._engine.options.sanitize:
+            verdict = await self._sanitize(judge, process, job, verdict)
         timings: tuple[Timing, ...] = ()
         if verdict.status is Status.PASS and job.timed:
             verdict, timings = await self._time(judge, process, job, verdict)
@@ -449,6 +459,40 @@ class _Lane:
         answer = answer or {}
         ending = await process.close(grace_s=0.0 if late else _GONE_S) if "gone" in answer or late else None
         return _verdict(job, answer, judge.stage, ending, late=late, output_tail=process.output_tail)
+
+    async def _sanitize(self, judge: JudgeProcess, process: CandidateProcess, job: Job, verdict: Verdict) -> Verdict:
+        """Have compute-sanitizer look at a candidate that loads, right or wrong: a fault often says why it is wrong."""
+        if verdict.status not in (Status.PASS, Status.FAIL) or verdict.reason == Reason.LOAD or job.candidate.name.startswith("@"):
+            return verdict
+        tool = sanitize.find_tool()
+        if not is_gpu(job.device):
+            return with_tools(verdict, sanitize.skipped("needs CUDA: it watches kernels on a GPU"))
+        if not tool:
+            return with_tools(
+                verdict, sanitize.skipped("compute-sanitizer not found; it is in the CUDA toolkit: put its folder on PATH, or set CUDA_HOME")
+            )
+        built = await self._engine.build_with_lines(job)
+        if built.get("ok") is not True and built.get("stage") in ("build", "toolchain"):
+            return with_tools(verdict, sanitize.skipped(f"cannot be built with line information: {built.get('message')}"))
+        inputs = Scratch()
+        try:
+            async with self._engine.beside_others(job.device):
+                answer = await judge.calls(job, inputs.path)
+                if "calls" not in answer:
+                    return with_tools(verdict, sanitize.skipped(f"no inputs: {answer.get('detail', judge.end_words)}"))
+                self._engine.events.stage(job.candidate.label, sanitize.FAMILY)
+                request = {**load_request(job.candidate), "cache": str(self._engine.options.cache), "device": "cuda:0", "cases": answer["calls"]}
+                plan = sanitize.Plan(
+                    tool=tool,
+                    request=request,
+                    policy={"readable": process.may_read(), "hidden": [str(path) for path in self._engine.options.hidden], "gpu": True},
+                    gpu=_visible(job.device),
+                    limits={"memory_bytes": self._engine.options.memory_bytes, "max_processes": _MAX_PROCESSES},
+                    timeout_s=job.settings.timeout_s,
+                )
+                return with_tools(verdict, await sanitize.sanitize(self._engine.zygote, plan, inputs))
+        finally:
+            inputs.remove()
 
     async def _time(self, judge: JudgeProcess, process: CandidateProcess, job: Job, verdict: Verdict) -> tuple[Verdict, tuple[Timing, ...]]:
         timings: list[Timing] = []
@@ -498,6 +542,7 @@ class CandidateProcess:
         threads: int,
         hide_gpu: bool,
         trusted: bool = False,
+        lines: bool = False,
     ) -> None:
         self._engine = engine
         self._candidate = candidate
@@ -509,6 +554,7 @@ class CandidateProcess:
             "gpu": "" if hide_gpu else _visible(device),
             "interpret": device == CUDA_ON_CPU or (candidate.language == "triton" and device == "cpu"),
             "wrap": candidate.name if candidate.name.startswith("@") else "",
+            "lines": lines,
         }
         self._scratch: Scratch | None = None
         self._entries: frozenset[Path] = frozenset()
@@ -572,6 +618,10 @@ class CandidateProcess:
             "hidden": [str(path) for path in (*self._engine.options.hidden, self._engine.options.cache)],
             "gpu": self._args["device"] != "cpu",
         }
+
+    def may_read(self) -> list[str]:
+        """The candidate's own files, and what is known to be built for it."""
+        return [str(path) for path in (*self._sources(), *self._engine.built_for(self._candidate))]
 
     def _sources(self) -> list[Path]:
         source = self._candidate.source.resolve()
@@ -782,6 +832,15 @@ class JudgeProcess:
             trusted=True,
         )
 
+    async def calls(self, job: Job, folder: Path) -> Message:
+        """Have inputs written for a process that it does not talk to; its answer, empty where it was lost."""
+        try:
+            await self._channel.send({"op": "calls", "cases": [case.name for case in job.cases], "folder": str(folder)})
+            return await asyncio.wait_for(self._answer(job.candidate.label), job.settings.timeout_s)
+        except (Closed, ProtocolError, TimeoutError) as error:
+            await self._lost(str(error))
+            return {}
+
     async def close_candidate(self) -> None:
         """Have the judge let go of the candidate it has."""
         if not self.alive:
@@ -937,6 +996,21 @@ def _verdict(job: Job, answer: Message, stage: str, ending: Ending | None, *, la
         return _base_verdict(job, Status.PASS, "", "", **more)
     where = f"case {worst.case}: " if worst.case != "default" else ""
     return _base_verdict(job, worst.status, worst.reason, where + worst.detail, case=worst.case, **more)
+
+
+def with_tools(verdict: Verdict, results: Sequence[CheckResult]) -> Verdict:
+    """Add what compute-sanitizer's tools said; a finding fails an accepted candidate, a tool without an end is an error."""
+    checks = (*verdict.checks, *results)
+    words = {status: [f"{result.name}: {result.detail}" for result in results if result.status is status] for status in Status}
+    skips = list(dict.fromkeys(result.detail for result in results if result.status is Status.SKIP))
+    told = [*words[Status.FAIL], *words[Status.ERROR], *(f"{sanitize.FAMILY}: skip: {why}" for why in skips)]
+    if verdict.status is Status.PASS:
+        for status in (Status.FAIL, Status.ERROR):
+            first = next((result for result in results if result.status is status), None)
+            if first is not None:
+                reason = contract(first.name.partition(":")[2]) if status is Status.FAIL else Reason.MACHINE
+                return dataclasses.replace(verdict, status=status, reason=reason, detail="; ".join(words[status]), checks=checks)
+    return dataclasses.replace(verdict, checks=checks, warnings=(*verdict.warnings, *told))
 
 
 def _worst(cases: Sequence[CaseVerdict]) -> CaseVerdict | None:

@@ -38,7 +38,7 @@ def verdict_line(verdict: Verdict) -> Text:
     """Write a verdict: its status and candidate, why it is no pass, and what to know besides."""
     text = _headline(verdict.status, _STATUS_STYLES[verdict.status], verdict)
     if verdict.status is Status.PASS:
-        facts = [f"{verdict.trials} trials" if verdict.trials else "", duration(verdict.seconds or None)]
+        facts = [f"{verdict.trials} trials" if verdict.trials else "", *_more_checks(verdict), duration(verdict.seconds or None)]
         text.append("  " + ", ".join(fact for fact in facts if fact), "dim")
     elif verdict.reason or verdict.detail:
         where = f"case {verdict.case}: " if verdict.case else ""
@@ -124,6 +124,12 @@ def _headline(word: str, style: str, verdict: Verdict) -> Text:
     text.append(f"  {visible(verdict.task)}/{visible(verdict.candidate)}")
     text.append(f"  {visible(verdict.device)}", "dim")
     return text
+
+
+def _more_checks(verdict: Verdict) -> list[str]:
+    """What was asked besides, in a few words: `sanitized by memcheck, racecheck`."""
+    passed = [check.name.partition(":")[2] for check in verdict.checks if check.name.startswith("sanitize:") and check.status is Status.PASS]
+    return [f"sanitized by {', '.join(passed)}"] if passed else []
 
 
 def _append_line(text: Text, line: str, style: str = "") -> None:

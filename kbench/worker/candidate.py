@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+from torch.utils import cpp_extension
 
 from kbench.protocol import Channel, Closed, Message
-from kbench.worker import confine, cudart, memory, tensors
+from kbench.worker import confine, cudart, memory, sanitized, tensors
 from kbench.worker import globals as global_state
 from kbench.worker.build import intercept
 from kbench.worker.globals import GlobalState
@@ -126,6 +127,8 @@ class Worker:
         if self.args["interpret"]:
             # Triton runs a kernel on CPU tensors by interpreting it, if this is there when it is imported.
             os.environ["TRITON_INTERPRET"] = "1"
+        if self.args.get("lines"):
+            sanitized.with_lines(cpp_extension)
         if self.args.get("cuda_on_cpu"):
             # Only here: it needs a parser, which no other worker does.
             from kbench.worker.cuda_on_cpu.emulation import Emulation  # noqa: PLC0415

@@ -142,15 +142,16 @@ def prepare(*, afresh: bool = False) -> None:
     _installed()
 
 
-def confine(policy: Policy, *, newest_abi: int = landlock.NEWEST_ABI) -> Confinement:
+def confine(policy: Policy, *, newest_abi: int = landlock.NEWEST_ABI, before_exec: bool = False) -> Confinement:
     """Give up, for good, all that `policy` does not grant; say what is in force.
 
-    `newest_abi` is the most that is asked of Landlock.
+    `newest_abi` is the most that is asked of Landlock. With `before_exec` this process is to become another
+    program at once, in which its other threads are no more.
 
     Raises:
         InternalError: this process has more than one thread; the others would stay free.
     """
-    if (n_threads := len(os.listdir("/proc/self/task"))) != 1:
+    if (n_threads := len(os.listdir("/proc/self/task"))) != 1 and not before_exec:
         raise InternalError(f"a process of {n_threads} threads cannot be confined")
     # Paths are looked up before the limits on looking them up.
     grants = list(_grants(policy))

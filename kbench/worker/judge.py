@@ -18,7 +18,7 @@ import torch
 
 from kbench.protocol import Channel, Closed, Message
 from kbench.records import Case, CaseVerdict, Reason, Status
-from kbench.worker import cudart
+from kbench.worker import cudart, handover
 from kbench.worker.evidence import Tolerance
 from kbench.worker.reference import CaseReference, Reference, ReferenceFault
 from kbench.worker.session import CandidateFault, CandidateGone, CaseSession, Peer
@@ -100,7 +100,7 @@ class Judge:
 
     def answer(self, request: Message, fds: list[int]) -> Message:
         """Do one request of the parent's; what goes wrong here is `error`, never the candidate's fault."""
-        operations = {"verify": self.verify, "time": self.time, "examine": self.examine, "close": self.close}
+        operations = {"verify": self.verify, "time": self.time, "examine": self.examine, "calls": self.calls, "close": self.close}
         self._told = ""
         try:
             return operations[request["op"]](request, fds)
@@ -146,6 +146,11 @@ class Judge:
         if fault is not None:
             answer |= {"status": fault.status, "reason": fault.reason, "detail": fault.detail, "log": fault.log}
         return answer
+
+    def calls(self, request: Message, _fds: list[int]) -> Message:
+        """Write inputs of the cases asked for into a folder; what a process that nobody talks to is to call."""
+        wanted = [self.case_reference(case) for case in self.opening.cases if case.name in request["cases"]]
+        return {"calls": handover.write_calls(wanted, Path(request["folder"]))}
 
     def _load(self, peer: Peer, request: Message) -> None:
         # A broken reference is found before anyone runs a candidate.

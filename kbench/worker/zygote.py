@@ -24,7 +24,7 @@ from kbench.protocol import Channel, Closed, Message
 from kbench.worker import keeper, warm
 
 # Each is a module of this package with `main(args, fds)`; preloaded, so that a fork need not import it.
-ROLES = ("judge", "candidate", "builder", "probe", "counter")
+ROLES = ("judge", "candidate", "builder", "probe", "counter", "sanitizer")
 
 # sysexits.h calls it EX_SOFTWARE: a worker of ours ended by a bug of ours.
 EXIT_BUG = 70
