@@ -6,6 +6,7 @@ message, but only where the receiver asks for them.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import select
 import socket
@@ -57,6 +58,11 @@ def decode(line: bytes) -> Message:
     if not isinstance(message, dict):
         raise ProtocolError("not a message: a JSON object is needed")
     return message
+
+
+def digest(message: Mapping[str, Any]) -> str:
+    """Name a message by its content: 64 hexadecimal digits."""
+    return hashlib.sha256(_dumps(message, sort_keys=True).encode()).hexdigest()
 
 
 def _refuse_constant(text: str) -> float:

@@ -23,7 +23,7 @@ from kbench.engines import sanitize
 from kbench.engines.gate import Gate, Lease
 from kbench.engines.queue import ANY_GPU, CPU, Bucket, Queue, pool_of
 from kbench.errors import MachineError
-from kbench.protocol import Closed, Message, ProtocolError
+from kbench.protocol import Closed, Message, ProtocolError, digest
 from kbench.records import (
     CUDA_ON_CPU,
     Candidate,
@@ -306,7 +306,7 @@ class LocalEngine:
 
     async def build_with_lines(self, job: Job) -> Message:
         """Build a candidate's extensions once more, with line information."""
-        return await self._build(job, lines=True) if builds(job) else {"ok": True}
+        return await self._build(job, lines=True) if builds(job) else {"ok": True, "builds": {}}
 
     async def _build(self, job: Job, *, lines: bool = False) -> Message:
         """Load a candidate where there is no GPU, so that what it builds is in the cache; its answer."""
@@ -316,7 +316,8 @@ class LocalEngine:
             process = CandidateProcess(self, job.candidate, device=device, threads=1, hide_gpu=True, lines=lines)
             channel = process.open()
             try:
-                return await asyncio.wait_for(self._ask_to_load(channel, job), job.settings.timeout_s)
+                answer = await asyncio.wait_for(self._ask_to_load(channel, job), job.settings.timeout_s)
+                return {**answer, "builds": process.built}
             except TimeoutError:
                 return {"timeout": True}
             except (Closed, ProtocolError):
@@ -481,7 +482,7 @@ class _Lane:
                 if "calls" not in answer:
                     return with_tools(verdict, sanitize.skipped(f"no inputs: {answer.get('detail', judge.end_words)}"))
                 self._engine.events.stage(job.candidate.label, sanitize.FAMILY)
-                request = {**load_request(job.candidate), "cache": str(self._engine.options.cache), "device": "cuda:0", "cases": answer["calls"]}
+                request = {**load_request(job.candidate), "builds": built.get("builds", {}), "device": "cuda:0", "cases": answer["calls"]}
                 plan = sanitize.Plan(
                     tool=tool,
                     request=request,
@@ -558,6 +559,8 @@ class CandidateProcess:
         }
         self._scratch: Scratch | None = None
         self._entries: frozenset[Path] = frozenset()
+        # What was built for it, by the digest of what it asked for.
+        self.built: dict[str, Message] = {}
         self._worker: Worker | None = None
         self._service: asyncio.Task[None] | None = None
         self._service_channel: ParentChannel | None = None
@@ -635,7 +638,10 @@ class CandidateProcess:
                 if request.get("op") == "ready":
                     self._ready.set()
                     continue
-                await service.send(self._given(await self._build(request)))
+                built = await self._build(request)
+                if built.get("ok"):
+                    self.built[digest(request)] = built
+                await service.send(self._given(built))
         except (Closed, ProtocolError):
             pass
         finally:

@@ -48,22 +48,24 @@ def drive(path: str) -> None:
     import torch  # noqa: PLC0415 - see above
     from torch.utils import cpp_extension  # noqa: PLC0415
 
+    from kbench.protocol import digest  # noqa: PLC0415
     from kbench.worker import tensors  # noqa: PLC0415
     from kbench.worker.build import intercept  # noqa: PLC0415
-    from kbench.worker.build.cache import Cache  # noqa: PLC0415
     from kbench.worker.build.request import BuildRequest, BuildResult  # noqa: PLC0415
     from kbench.worker.candidate import load_module  # noqa: PLC0415
     from kbench.worker.seeding import seed_everything  # noqa: PLC0415
 
-    def refuse(_request: BuildRequest) -> BuildResult:
-        return BuildResult(ok=False, failure="what it asks for now is not what it asked for when it was built")
-
     request = json.loads(Path(path).read_text())
+
+    def find(wanted: BuildRequest) -> BuildResult:
+        built = request["builds"].get(digest(wanted.to_json()))
+        return BuildResult.from_json(built) if built else BuildResult(ok=False, failure="it asks for another build than before")
+
     device = torch.device(request["device"])
     if device.type == "cuda":
         torch.cuda.init()
     with_lines(cpp_extension)
-    intercept.install(refuse, Cache(Path(request["cache"])))
+    intercept.install(find)
     factory = getattr(load_module(Path(request["path"]), request["module"]), request["model"])
 
     def placed(spec: dict[str, Any], content: torch.Tensor) -> torch.Tensor:

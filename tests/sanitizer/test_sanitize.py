@@ -75,7 +75,7 @@ def run(tmp_path: Path, body: str = "pass") -> dict[str, CheckResult]:
                     "module": "m",
                     "model": "ModelNew",
                     "device": "cpu",
-                    "cache": str(tmp_path / "cache"),
+                    "builds": {},
                     "cases": handover.write_calls([case], inputs.path),
                 },
                 policy={"readable": [str(candidate)], "hidden": [str(tmp_path)], "gpu": False},
