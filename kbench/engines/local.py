@@ -1079,9 +1079,13 @@ def examined(timing: Timing, answer: Message | None, late: bool) -> Timing:
     if found is None:
         why = "no answer in time" if late else str((answer or {}).get("detail") or "a process ended")
         return dataclasses.replace(timing, notes=(*timing.notes, f"graph and kernels not measured: {why}"))
+    cost = {name: spent + found["cost"][name] for name in ("wall_s", "gpu_s") if isinstance(spent := timing.extra.get(name), float)}
+    spent_s = timing.extra.get("spent_s")
+    if isinstance(spent_s, dict):
+        cost["spent_s"] = {**spent_s, **found["cost"]["spent_s"]}
     return dataclasses.replace(
         timing,
-        extra={**timing.extra, **found["extra"]},
+        extra={**timing.extra, **found["extra"], **cost},
         flags=tuple(sorted({*timing.flags, *found["flags"]})),
         notes=(*timing.notes, *found["notes"]),
         samples={**timing.samples, **found["samples"], "flags": sorted({*timing.samples["flags"], *found["flags"]})},

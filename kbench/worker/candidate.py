@@ -42,6 +42,9 @@ _OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "Cannot allocate
 # A delay on the caller's stream before the inputs are there, longer than any launch takes.
 _DELAY_CYCLES = 400_000
 
+# How much longer a launch may take while it is traced.
+_TRACED_LAUNCH = 4
+
 # Bound before a candidate can patch them.
 _no_grad = torch.no_grad
 _copy = torch.Tensor.copy_
@@ -109,7 +112,7 @@ class Worker:
             "burn": lambda request, _: self._gpu_timer().burn(request),
             "chains": self.chains,
             "chain": self.chain,
-            "kernels": lambda request, _: kernels.trace(self.call, self._gpu_timer().arguments(request)),
+            "kernels": self.kernels,
             "forget": self.forget,
         }
         if self.device.type == "cuda":
@@ -292,6 +295,12 @@ class Worker:
         self._gpu_timer().hand_over([result])
         cudart.synchronize()
         return answer
+
+    def kernels(self, request: Message, _fds: list[int]) -> Message:
+        """Say which kernels a call runs."""
+        timer = self._gpu_timer()
+        # A traced launch takes the host longer.
+        return kernels.trace(self.call, timer.arguments(request), lambda: timer.hide(_TRACED_LAUNCH * timer.enqueue_s))
 
     def _gpu_timer(self) -> slots.GpuTimer:
         timer = self._timer()

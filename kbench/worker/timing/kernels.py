@@ -25,25 +25,25 @@ _MARKER = "spin_kernel"
 Interval = tuple[int, int, str]
 
 
-def trace(call: Callable[..., Any], arguments: list[list[Any]]) -> Message:
+def trace(call: Callable[..., Any], arguments: list[list[Any]], hide: Callable[[], None]) -> Message:
     """Trace calls one by one: `count` of kernels a call, `busy_s`, `span_s`, and `list` of [name, seconds].
 
     `busy_s` is the union of the intervals in which anything ran, copies and fills included; `span_s` is from the
-    first start to the last end; both are medians, count and list those of a median call.
+    first start to the last end; both are medians, count and list those of a median call. `hide` has the device
+    sleep, so that launches are no part of a span.
     """
-    from torch.profiler import ProfilerActivity, profile  # noqa: PLC0415 - 0.1 s that only this needs
+    # Not torch.profiler: to look at one of its settings, that imports torch's compiler, which takes seconds.
+    from torch.autograd.profiler import profile  # noqa: PLC0415 - 0.1 s that only this needs
 
-    sleep = torch.cuda._sleep
     with torch.no_grad():
         call(*arguments[0])
         cudart.synchronize()
-        with profile(activities=[ProfilerActivity.CUDA]) as traced:
+        with profile(use_cpu=False, use_device="cuda", use_kineto=True) as traced:
             for index in range(CALLS):
-                sleep(1)
-                cudart.synchronize()
+                hide()
                 call(*arguments[index % len(arguments)])
                 cudart.synchronize()
-    return summary(split(_device_intervals(traced.profiler.kineto_results.events()), CALLS))
+    return summary(split(_device_intervals(traced.kineto_results.events()), CALLS))
 
 
 def split(intervals: Iterable[Interval], calls: int) -> list[list[Interval]]:

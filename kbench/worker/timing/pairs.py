@@ -46,15 +46,20 @@ _PLACES = 8
 _SLACK_BYTES = (2 * 2**20, 256 * 2**20)
 # Past outputs that a side keeps alive, at random, so that new ones lie elsewhere.
 _MAX_HELD = 8
-# Warm-up: at least so many calls and so much time on each side, at most so long in all.
+# Warm-up: at least so many calls and so much time on each side, at most so long in all. An idle H200 runs at 345 MHz
+# and is at 1980 after 50 ms of work. Sides take turns of a few milliseconds.
 _WARM_CALLS = 3
 _WARM_S = 0.05
 _WARM_CAP_S = 1.0
+_WARM_TURN_S = 5e-3
+_WARM_TURN_CALLS = 200
 # What a caller waits is measured in rounds of both sides, so that a busy moment of the host meets both.
 _WALL_ROUNDS = 4
 _WALL_CALLS = 16
 # Pairs of hot slots: the least that give a 99 % interval, and a few.
 _HOT_PAIRS = 12
+# Calls that take longer than this are waited for less often.
+_SLOW_CALL_S = 5e-3
 _FLOOR_CALLS = 15
 # Times that a pair is measured before a disturbed one is kept. Work that the scheduler interrupts takes ten times
 # as long: that says nothing of the kernel.
@@ -108,7 +113,9 @@ class Side:
         self.bursts = Bursts()
         self.enqueue_s: list[float] = []
         self.memory_bytes: int | None = None
+        # What its slots kept the device busy for, and its calls outside of slots.
         self.busy_s = 0.0
+        self.calls = 0
 
     def ask(self, op: str, **arguments: Any) -> dict[str, Any]:
         """Ask the process at the other end."""
@@ -166,6 +173,7 @@ class CaseTimer:
         self._flags: set[str] = set()
         self._floor_s: float | None = None
         self._spent_s: dict[str, float] = {}
+        self._wall_s = 0.0
         self._monitor: Monitor | None = None
         if self._device.type == "cuda":
             self._monitor = monitor(str(torch.cuda.get_device_properties(self._device).uuid))
@@ -212,7 +220,7 @@ class CaseTimer:
         self._audit()
         with self._account("light"):
             bound = self._hold_against_light()
-        self._spent_s["all"] = time.monotonic() - started
+        self._wall_s = time.monotonic() - started
         timing = self._conclude(per_block, orders, seen)
         timing["extra"].update(bound)
         return timing
@@ -278,9 +286,9 @@ class CaseTimer:
         calls = [0, 0]
         while time.monotonic() - started < _WARM_CAP_S or min(calls) < _WARM_CALLS:
             for index, side in enumerate(self._sides):
-                # A first call may compile for a long time; that is told apart from running.
-                seconds = self._untimed_calls(side, 1 if not calls[index] else 3)
-                spent[index] += sum(seconds[1:] or seconds)
+                seconds = self._untimed_calls(side, _warm_calls(calls[index], latest[index]))
+                # A first call may compile: that is no warm-up of anything.
+                spent[index] += sum(seconds) if calls[index] else 0.0
                 calls[index] += len(seconds)
                 latest[index] = sorted(seconds)[len(seconds) // 2]
             if min(spent) >= _WARM_S and min(calls) >= _WARM_CALLS:
@@ -290,6 +298,7 @@ class CaseTimer:
     def _untimed_calls(self, side: Side, count: int) -> list[float]:
         args = self._place_inputs(side, [self._random.randrange(len(self._pool))], shift=0)
         answer = side.ask("warm", args=args, calls=count)
+        side.calls += count
         return claimed_seconds(answer)
 
     def _measure(self, per_block: int) -> list[str]:
@@ -476,8 +485,9 @@ class CaseTimer:
     def _measure_wall(self) -> None:
         """What a caller waits for one call, each on inputs of its own; the outputs of some are compared."""
         room = self._burst_calls if self._device.type == "cuda" else self._loops + self._untimed
-        calls = min(_WALL_CALLS, len(self._pool), max(room, 1))
-        for _ in range(_WALL_ROUNDS):
+        slow = max(stats.median(side.seconds) for side in self._sides) > _SLOW_CALL_S
+        calls = min(_WALL_CALLS // 8 if slow else _WALL_CALLS, len(self._pool), max(room, 1))
+        for _ in range(_WALL_ROUNDS // 2 if slow else _WALL_ROUNDS):
             for side in self._random.sample(self._sides, len(self._sides)):
                 picks = self._random.sample(range(len(self._pool)), calls)
                 for pick in picks:
@@ -489,6 +499,7 @@ class CaseTimer:
                 started = time.perf_counter()
                 answer = side.ask("wall", args=args, calls=calls, seed=seed, hand_over=True)
                 outside_s = time.perf_counter() - started
+                side.calls += calls
                 # The first one wakes what slept while the other side worked.
                 seconds = claimed_seconds(answer)
                 side.wall_s += seconds[1:] or seconds
@@ -647,7 +658,7 @@ class CaseTimer:
                 **seen.fields,
                 **self._other_times(reference, candidate),
                 **concluded["extra"],
-                "wall_s": self._spent_s["all"],
+                "wall_s": self._wall_s,
                 "spent_s": self._spent_s,
                 "checked_outputs": self._checked,
                 "burst_calls": self._burst_calls,
@@ -664,9 +675,12 @@ class CaseTimer:
             found[f"{name}_enqueue_s"] = stats.median(side.enqueue_s) if side.enqueue_s else None
             found[f"{name}_memory_bytes"] = side.memory_bytes
         if self._device.type == "cuda":
-            # What both sides' slots kept the device busy for; whatever else ran waited for it, and counts by the host's clock.
-            found["gpu_s"] = sum(side.busy_s for side in self._sides) + sum(self._spent_s.get(name, 0.0) for name in ("warm", "wall", "floor"))
+            found["gpu_s"] = self._gpu_s((stats.median(reference.seconds), stats.median(candidate.seconds)))
         return found
+
+    def _gpu_s(self, call_s: tuple[float, float]) -> float:
+        """What both sides kept the device busy for: their slots, sleeps included, their bursts, and their other calls."""
+        return sum(side.busy_s + sum(side.bursts.seconds) + side.calls * seconds for side, seconds in zip(self._sides, call_s, strict=True))
 
 
 def _excess(side: Side, loops: int) -> list[float]:
@@ -677,6 +691,11 @@ def _excess(side: Side, loops: int) -> list[float]:
 def claimed_number(claim: object) -> float | None:
     """Parse a claimed number strictly; None where there is none."""
     return float(claim) if type(claim) in (bool, int, float) and 0 <= claim < math.inf else None  # type: ignore[operator,arg-type]
+
+
+def _warm_calls(calls: int, latest_s: float) -> int:
+    """Calls of a side's next turn in the warm-up; a first call may compile for a long time, which tells nothing."""
+    return 1 if not calls else min(_WARM_TURN_CALLS, max(_WARM_CALLS, int(_WARM_TURN_S / latest_s)))
 
 
 def _stolen_ticks() -> tuple[int, int]:

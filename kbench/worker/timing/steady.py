@@ -65,9 +65,12 @@ class Steady:
             cudart.synchronize()
 
     def measure(self, seed: int) -> tuple[Message, Any]:
-        """Time each chain once; `seconds` of each, whether launches were `hidden`, and the last chain's last result."""
+        """Time each chain once; `seconds` of each, whether launches were `hidden`, and the last chain's last result.
+
+        A chain whose launch was not hidden has a longer sleep before it the next time.
+        """
         before, after = self._events
-        seconds, hidden, result = [], True, None
+        seconds, hidden, busy_s, result = [], True, 0.0, None
         gc.disable()
         with _no_grad():
             for chain in self._chains:
@@ -76,12 +79,16 @@ class Steady:
                 self._timer.hide(chain.delay_s)
                 before.record()
                 result = chain.queue()
-                hidden = hidden and not before.is_done()
+                was_hidden = not before.is_done()
                 after.record()
                 cudart.synchronize()
                 seconds.append(before.seconds_until(after))
+                busy_s += chain.delay_s + seconds[-1]
+                hidden = hidden and was_hidden
+                if not was_hidden:
+                    chain.delay_s *= 2
         gc.enable()
-        return {"seconds": seconds, "hidden": hidden, "busy_s": sum(seconds) + sum(chain.delay_s for chain in self._chains)}, result
+        return {"seconds": seconds, "hidden": hidden, "busy_s": busy_s}, result
 
 
 class CaptureError(RuntimeError):
@@ -95,25 +102,30 @@ class _Graph:
 
     def __init__(self, call: Callable[..., Any], arguments: list[list[Any]], _enqueue_s: float) -> None:
         self._graph = torch.cuda.CUDAGraph()
+        self._result: Any = None
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
-        began = False
-        try:
-            with torch.cuda.stream(stream):
-                self._graph.capture_begin(capture_error_mode="thread_local")
-                began = True
-                result: Any = None
-                for args in arguments:
-                    # Dropped first, so that the next one may lie where it lay.
-                    result = None
-                    result = call(*args)
-                self._graph.capture_end()
-        except Exception as error:
-            if began:
-                _end_capture(self._graph)
-            raise CaptureError(f"{type(error).__name__}: {str(error).strip().splitlines()[0][:200] if str(error).strip() else ''}") from None
+        with torch.cuda.stream(stream):
+            try:
+                self._capture(call, arguments)
+            except Exception as error:
+                words = str(error).strip().splitlines() or [""]
+                raise CaptureError(f"{type(error).__name__}: {words[0][:200]}") from None
         torch.cuda.current_stream().wait_stream(stream)
-        self._result = result
+
+    def _capture(self, call: Callable[..., Any], arguments: list[list[Any]]) -> None:
+        pool = torch.cuda.graph_pool_handle()
+        self._graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+        try:
+            for args in arguments:
+                # Dropped first, so that the next one may lie where it lay.
+                self._result = None
+                self._result = call(*args)
+            self._graph.capture_end()
+        except Exception:
+            # On the stream that captures: no other one may end it.
+            _end_capture(self._graph, pool)
+            raise
 
     def queue(self) -> Any:
         self._graph.replay()
@@ -137,13 +149,13 @@ class _Stream:
         return result
 
 
-def _end_capture(graph: Any) -> None:
+def _end_capture(graph: Any, pool: Any) -> None:
     """Leave a capture that failed, so that the process can go on: the stream, the allocator and the generator."""
     device = torch.cuda.current_device()
     for step in (
         graph.capture_end,
         # Where the capture was broken, `capture_end` leaves before it comes to these two.
-        lambda: torch._C._cuda_endAllocateToPool(device, graph.pool()),
+        lambda: torch._C._cuda_endAllocateToPool(device, pool),
         lambda: _renew_generator(device),
         cudart.last_error,
     ):

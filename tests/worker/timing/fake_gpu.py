@@ -30,6 +30,7 @@ class FakeGpu:
         self.stream_s = 1.0
         self.capturing: list[float] | None = None
         self.events: list[float] = []
+        self.current_stream: object = None
 
     def launch(self, seconds: float, *, host_s: float = 5e-6) -> None:
         """Queue a kernel; the host takes `host_s` for it."""
@@ -79,9 +80,11 @@ class FakeGraph:
 
     def capture_begin(self, **_: Any) -> None:
         self.gpu.capturing = []
+        self.stream = self.gpu.current_stream
 
     def capture_end(self) -> None:
-        assert self.gpu.capturing is not None
+        if self.gpu.capturing is None or self.stream is not self.gpu.current_stream:
+            raise RuntimeError("capture must end on the stream it began on")
         self.recorded, self.gpu.capturing = self.gpu.capturing, None
 
     def replay(self) -> None:
@@ -93,11 +96,6 @@ class FakeGraph:
 class _Stream:
     def wait_stream(self, _: Any) -> None:
         pass
-
-
-@contextlib.contextmanager
-def _on_stream(_: Any) -> Iterator[None]:
-    yield
 
 
 def burst_clock(gpu: FakeGpu) -> Any:
@@ -127,6 +125,13 @@ def burst_clock(gpu: FakeGpu) -> Any:
 def install(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     """Have the timers and the judge's half of the clock use a fake GPU."""
     gpu = FakeGpu()
+
+    @contextlib.contextmanager
+    def on_stream(stream: object) -> Iterator[None]:
+        gpu.current_stream = stream
+        yield
+        gpu.current_stream = None
+
     properties = types.SimpleNamespace(L2_cache_size=1 << 16, uuid="fake")
     for name, value in {
         "_sleep": lambda cycles: gpu.queue(SLEEP_COST_S + cycles / CLOCK_HZ),
@@ -139,14 +144,17 @@ def install(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
         "mem_get_info": lambda _: (0, 0),
         "Stream": _Stream,
         "current_stream": _Stream,
-        "stream": _on_stream,
+        "stream": on_stream,
         "current_device": lambda: 0,
+        "graph_pool_handle": lambda: (0, 1),
         "CUDAGraph": type("CUDAGraph", (FakeGraph,), {"gpu": gpu}),
     }.items():
         monkeypatch.setattr(torch.cuda, name, value, raising=False)
     monkeypatch.setattr(cudart, "library", lambda: gpu)
     monkeypatch.setattr(slots, "_now_ns", lambda: int(gpu.host_s * 1e9))
-    monkeypatch.setattr(kernels, "trace", lambda _call, _arguments: {"count": 2, "busy_s": 4e-6, "span_s": 5e-6, "list": [["one", 2e-6], ["two", 2e-6]]})
+    monkeypatch.setattr(
+        kernels, "trace", lambda _call, _arguments, _hide: {"count": 2, "busy_s": 4e-6, "span_s": 5e-6, "list": [["one", 2e-6], ["two", 2e-6]]}
+    )
     # Warm-up is by the host's own clock, which does not know of this one.
     monkeypatch.setattr(pairs, "_WARM_S", 1e-4)
     monkeypatch.setattr(pairs, "monitor", lambda _: None)
