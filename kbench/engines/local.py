@@ -729,7 +729,7 @@ class JudgeProcess:
         opening = _opening(engine, job, threads)
         self._worker = engine.zygote.spawn("judge", {"opening": opening, "gpu": _visible(job.device)}, [fd])
         # On a GPU a time is held against the speed of light: the work is counted while others build and verify.
-        self._work = asyncio.create_task(_count_work(engine, job, opening)) if job.timed and job.device != "cpu" else None
+        self._work = asyncio.create_task(_count_work(engine, job, opening)) if job.timed and is_gpu(job.device) else None
 
     @property
     def alive(self) -> bool:
@@ -1079,13 +1079,9 @@ def examined(timing: Timing, answer: Message | None, late: bool) -> Timing:
     if found is None:
         why = "no answer in time" if late else str((answer or {}).get("detail") or "a process ended")
         return dataclasses.replace(timing, notes=(*timing.notes, f"graph and kernels not measured: {why}"))
-    cost = {name: spent + found["cost"][name] for name in ("wall_s", "gpu_s") if isinstance(spent := timing.extra.get(name), float)}
-    spent_s = timing.extra.get("spent_s")
-    if isinstance(spent_s, dict):
-        cost["spent_s"] = {**spent_s, **found["cost"]["spent_s"]}
     return dataclasses.replace(
         timing,
-        extra={**timing.extra, **found["extra"], **cost},
+        extra={**timing.extra, **found["extra"], **_costs(timing.extra, found["cost"])},
         flags=tuple(sorted({*timing.flags, *found["flags"]})),
         notes=(*timing.notes, *found["notes"]),
         samples={**timing.samples, **found["samples"], "flags": sorted({*timing.samples["flags"], *found["flags"]})},
@@ -1111,11 +1107,19 @@ def pooled(parts: Sequence[Timing]) -> Timing:
             **concluded,
             "verdict": Comparison(concluded["verdict"]),
             "flags": tuple(concluded["flags"]),
-            "extra": {**parts[0].extra, **concluded["extra"]},
+            "extra": {**parts[0].extra, **concluded["extra"], **_costs(*(part.extra for part in parts))},
         },
         notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
         samples=joined,
     )
+
+
+def _costs(*extras: Mapping[str, Any]) -> dict[str, Any]:
+    """What several measurements of one case cost together: in all, of the GPU, and by stage."""
+    costs: dict[str, Any] = {name: sum(extra.get(name) or 0.0 for extra in extras) for name in ("wall_s", "gpu_s")}
+    stages = dict.fromkeys(stage for extra in extras for stage in extra.get("spent_s", {}))
+    costs["spent_s"] = {stage: sum(extra.get("spent_s", {}).get(stage, 0.0) for extra in extras) for stage in stages}
+    return {**costs, "gpu_s": costs["gpu_s"] or None}
 
 
 def timing_from(fields: Mapping[str, Any]) -> Timing:

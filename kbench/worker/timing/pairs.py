@@ -656,7 +656,7 @@ class CaseTimer:
             "notes": seen.notes,
             "extra": {
                 **seen.fields,
-                **self._other_times(reference, candidate),
+                **self._other_times(reference, candidate, per_block),
                 **concluded["extra"],
                 "wall_s": self._wall_s,
                 "spent_s": self._spent_s,
@@ -668,12 +668,17 @@ class CaseTimer:
             "samples": measured,
         }
 
-    def _other_times(self, reference: Side, candidate: Side) -> dict[str, Any]:
+    def _other_times(self, reference: Side, candidate: Side, per_block: int) -> dict[str, Any]:
         """What was measured besides the headline, by the names of columns; None where it was not."""
         found: dict[str, Any] = {"floor_s": self._floor_s}
         for name, side in (("reference", reference), ("candidate", candidate)):
             found[f"{name}_enqueue_s"] = stats.median(side.enqueue_s) if side.enqueue_s else None
             found[f"{name}_memory_bytes"] = side.memory_bytes
+        cycles = [[report.get("sm_clock_hz", 0.0) * seconds for report, seconds in zip(side.reports, side.seconds, strict=True)] for side in self._sides]
+        if all(min(side) > 0 for side in cycles):
+            # Where a power cap slows the clock for one side more than for the other, this says what is left without.
+            fitted = stats.fitted_block_pairs(per_block, len(cycles[0]))
+            found["cycles_speedup"] = math.exp(stats.hodges_lehmann(stats.block_log_ratios(cycles[0], cycles[1], fitted)))
         if self._device.type == "cuda":
             found["gpu_s"] = self._gpu_s((stats.median(reference.seconds), stats.median(candidate.seconds)))
         return found
