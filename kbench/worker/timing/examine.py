@@ -17,7 +17,7 @@ from kbench import stats
 from kbench.worker import tensors
 from kbench.worker.session import CandidateFault
 from kbench.worker.timing import steady
-from kbench.worker.timing.pairs import EVENT_STEP_S, CaseTimer, Side, claimed_number, claimed_seconds
+from kbench.worker.timing.pairs import CaseTimer, Side, claimed_number, claimed_seconds
 
 # Chains are for short calls: what takes longer than this is told apart well enough by a slot.
 _STEADY_MOST_S = 1e-3
@@ -91,8 +91,7 @@ class CaseExaminer(CaseTimer):
             answer = side.ask("wall", args=args[:1], calls=_WALL_CALLS)
             side.calls += _WALL_CALLS
             enqueue_s.append(stats.median(claimed_seconds({"seconds": answer.get("enqueue")})))
-        floor_s = timed["extra"]["floor_s"]
-        calls = [_chain_calls(timed[f"{name}_s"], floor_s) for name in names]
+        calls = [_chain_calls(timed[f"{name}_s"], timed["extra"]["floor_s"], timed["extra"]["clock_step_s"]) for name in names]
         captured = [self._ready(name, side, "graph", args, n) for name, side, args, n in zip(names, self._sides, self._arguments, calls, strict=True)]
         if all(captured):
             self._attempt("graph", lambda: self._measure_chains("graph", calls, sets))
@@ -187,8 +186,8 @@ class CaseExaminer(CaseTimer):
         self._found["kernels"] = {name: traced["list"] for name, traced in found.items()}
 
 
-def _chain_calls(call_s: float, floor_s: float) -> int:
-    least_s = max(_CHAIN_S, _CHAIN_STEPS * EVENT_STEP_S, _CHAIN_FLOORS * floor_s)
+def _chain_calls(call_s: float, floor_s: float, step_s: float) -> int:
+    least_s = max(_CHAIN_S, _CHAIN_STEPS * step_s, _CHAIN_FLOORS * floor_s)
     return min(_CHAIN_CALLS_MOST, max(1, math.ceil(least_s / call_s)))
 
 

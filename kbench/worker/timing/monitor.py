@@ -17,9 +17,10 @@ from typing import Any
 
 from kbench import stats
 
-# The bits of the clocks' event reasons that slow a GPU down (nvml.h, nvmlClocksEventReason*), each with the
+# The bits of the clocks' event reasons that hold a GPU down (nvml.h, nvmlClocksEventReason*), each with the
 # field whose counter says for how many nanoseconds it did (nvml.h, NVML_FI_DEV_*; None: there is no counter).
 _REASONS: dict[str, tuple[int, int | None]] = {
+    "clocks_set": (0x02, None),
     "power_cap": (0x04, 74),
     "hw_slowdown": (0x08, None),
     "sync_boost": (0x10, 76),
@@ -27,6 +28,8 @@ _REASONS: dict[str, tuple[int, int | None]] = {
     "hw_thermal": (0x40, 270),
     "power_brake": (0x80, 271),
 }
+# Clocks that somebody set are steady ones; the record says so, and that is all.
+_HARMLESS = frozenset({"power_cap", "clocks_set"})
 # The power cap is normal for large matrix products, and only worth a word from this share of the time on.
 _POWER_CAPPED_SHARE = 0.05
 # A clock that moved by more than this within a run.
@@ -127,7 +130,7 @@ class Monitor:
         # A counter cannot miss what happened between two looks; where there is none, a look must do.
         slowed = {name: shares.get(name, 1.0 if bits[name] else 0.0) for name in _REASONS}
         seen.fields["throttle"] = " ".join(f"{name}:{share:.3f}" for name, share in slowed.items() if share)
-        if any(share for name, share in slowed.items() if name != "power_cap"):
+        if any(share for name, share in slowed.items() if name not in _HARMLESS):
             seen.flags.append("throttled")
         if slowed["power_cap"] > _POWER_CAPPED_SHARE:
             seen.flags.append("power_capped")

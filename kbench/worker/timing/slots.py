@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import ctypes
 import gc
+import itertools
 import mmap
 import os
 import resource
@@ -47,6 +48,10 @@ _DELAY_PER_ENQUEUE = 1.5
 _BURN_AHEAD_S = 2e-3
 # Enough for torch to have all its threads take part in an addition.
 _WAKING_ELEMENTS = 2**17
+# Readings from which the step of the events' clock is told: sleeps that differ by a few cycles.
+_STEP_READINGS = 40
+_STEP_CYCLES = 20_000
+_STEP_MORE = 37
 # Tries to hide a launch behind a doubled delay before the slot is called host-bound.
 _HIDING_TRIES = 3
 
@@ -77,7 +82,7 @@ class GpuTimer(Timer, Protocol):
     """What a timer on a GPU measures besides, each under its own name."""
 
     def floor(self, request: Message) -> Message:
-        """Measure `calls` slots of a kernel that does nothing: what a slot reads at the least."""
+        """Measure `calls` slots of a kernel that does nothing, `seconds` of each, and the clock's step `step_s`."""
 
     def memory(self, request: Message) -> Message:
         """Make one untimed call; `bytes` that it needed at its peak beyond what was there before."""
@@ -365,7 +370,12 @@ class CudaTimer(_Base):
             after.record()
             cudart.synchronize()
             seconds.append(before.seconds_until(after))
-        return {"seconds": seconds}
+        return {"seconds": seconds, "step_s": self._step_s()}
+
+    def _step_s(self) -> float:
+        """The step of the events' clock: the least by which two readings of nearly the same length differ."""
+        lengths_ns = sorted({round(self._slept(_STEP_CYCLES + _STEP_MORE * i) * 1e9) for i in range(_STEP_READINGS)})
+        return min((after - before for before, after in itertools.pairwise(lengths_ns)), default=0) * 1e-9
 
     def memory(self, request: Message) -> Message:
         """See `GpuTimer`; what an extension allocates past torch's allocator shows in what the device has left."""

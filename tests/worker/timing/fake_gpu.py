@@ -31,6 +31,7 @@ class FakeGpu:
         self.capturing: list[float] | None = None
         self.events: list[float] = []
         self.current_stream: object = None
+        self.step_s = 1e-9
 
     def launch(self, seconds: float, *, host_s: float = 5e-6) -> None:
         """Queue a kernel; the host takes `host_s` for it."""
@@ -65,7 +66,8 @@ class FakeGpu:
         return 0 if self.events[event.value - 1] <= self.host_s else 600
 
     def cudaEventElapsedTime(self, reference: Any, first: ctypes.c_void_p, last: ctypes.c_void_p) -> int:  # noqa: N802
-        reference._obj.value = (self.events[last.value - 1] - self.events[first.value - 1]) * 1e3
+        steps = round((self.events[last.value - 1] - self.events[first.value - 1]) / self.step_s)
+        reference._obj.value = steps * self.step_s * 1e3
         return 0
 
     def cudaDeviceSynchronize(self) -> int:  # noqa: N802

@@ -170,6 +170,15 @@ def test_a_kernel_near_the_floor_is_flagged(gpu: FakeGpu, reference: CaseReferen
     assert found["extra"]["floor_s"] == pytest.approx(EVENT_S / 2, abs=1e-8)
 
 
+def test_a_coarse_clock_is_found_out_and_counts_against_a_difference(gpu: FakeGpu, reference: CaseReference) -> None:
+    gpu.step_s = 1024e-9
+    found = timed(reference, add_one(gpu, 10e-6), add_one(gpu, 9.5e-6))
+
+    assert found["extra"]["clock_step_s"] == pytest.approx(1024e-9, abs=1e-9)
+    assert found["extra"]["delta"] >= 0.1
+    assert found["verdict"] not in ("faster", "slower")
+
+
 def test_memory_and_cost_are_in_the_record(gpu: FakeGpu, reference: CaseReference) -> None:
     extra = timed(reference, add_one(gpu, 50e-6), add_one(gpu, 25e-6))["extra"]
 

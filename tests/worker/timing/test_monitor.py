@@ -110,6 +110,13 @@ def test_a_reason_without_a_counter_is_found_by_looking_whatever_the_driver_call
     assert watch(nvml).flags == ["throttled"]
 
 
+def test_clocks_that_somebody_set_are_in_the_record_and_no_flag(nvml: FakeNvml) -> None:
+    nvml.reasons = 0x02
+    seen = watch(nvml)
+
+    assert (seen.fields["throttle"], seen.flags) == ("clocks_set:1.000", [])
+
+
 def test_a_neighbour_that_worked_is_flagged_and_an_idle_one_is_counted(nvml: FakeNvml) -> None:
     nvml.pids = [os.getpid(), STRANGER]
     idle = watch(nvml)
