@@ -108,7 +108,7 @@ def test_an_error_outranks_a_failure_and_a_failure_a_skip(everything: subprocess
 
 
 def test_what_is_not_verified_is_never_timed_and_never_averaged(tree: Path) -> None:
-    run = kbench("time", "t/good", "t/wrong", "--device", "cpu", "--repeat", "4", "--json", cwd=tree)
+    run = kbench("time", "t/good", "t/wrong", "--device", "cpu", "--repeat", "4", "--energy", "--json", cwd=tree)
     found = objects(run)
 
     assert run.returncode == 1
@@ -116,6 +116,8 @@ def test_what_is_not_verified_is_never_timed_and_never_averaged(tree: Path) -> N
     assert found["wrong"]["timings"] == []
     assert found["good"]["pairs"] == 4
     assert found["good"]["reference_s"] > 0
+    assert found["good"]["notes"] == ["energy not measured: no meter is read on a CPU"]
+    assert found["good"]["timings"][0]["wall_s"] > 0  # type: ignore[index]
     report = kbench("report", cwd=tree).stdout
     assert "`wrong`" in report.split("## Not accepted")[1]
     assert "`wrong`" not in report.split("## Not accepted")[0]

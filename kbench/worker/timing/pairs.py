@@ -68,6 +68,7 @@ _PAIR_TRIES = 4
 _ERROR_GROWTH = 4.0
 # The same where verification let an error beyond the tolerance pass.
 _ORACLE_GROWTH = 2.0
+_NO_METER = "energy not measured: no meter is read on a CPU"
 # What else a side says of a slot.
 _REPORTED = ("hidden", "enqueue", "sm_clock_hz", "cpu_s", "preemptions", "page_faults", "core")
 # The share of slots whose outputs are compared, and the least number.
@@ -656,7 +657,7 @@ class CaseTimer:
             **concluded,
             "case": self._reference.case.name,
             "timer": "cuda_events_cold" if self._device.type == "cuda" else "cpu_monotonic",
-            "notes": seen.notes,
+            "notes": [*seen.notes, *([_NO_METER] if self._device.type == "cpu" and self._settings.get("energy") else [])],
             "extra": {
                 **seen.fields,
                 **self._other_times(reference, candidate, per_block),
