@@ -151,6 +151,36 @@ class CaseVerdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """What one kernel of an extension takes on the device, as the assembler said; see `cuobjdump --dump-resource-usage`."""
+
+    name: str
+    architecture: str = ""
+    registers: int = 0
+    shared_bytes: int = 0
+    stack_bytes: int = 0
+    spill_store_bytes: int = 0
+    spill_load_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """One extension that a candidate asked for.
+
+    `seconds` is what building it took when it was built, `wait_s` what the candidate waited in this
+    run, where it may have been `cached`. `headers` is `light` or `full`.
+    """
+
+    name: str
+    ok: bool
+    cached: bool = False
+    headers: str = ""
+    seconds: float = 0.0
+    wait_s: float = 0.0
+    kernels: tuple[Kernel, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """The verdict on one candidate: the worst of its cases, named in `case` where it is not a pass."""
 
@@ -169,6 +199,7 @@ class Verdict:
     seed: int = 0
     trials: int = 0
     build_s: float = 0.0
+    builds: tuple[Build, ...] = ()
     seconds: float = 0.0
     output_tail: str = ""
     sandbox: str = ""

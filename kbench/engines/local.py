@@ -26,12 +26,14 @@ from kbench.errors import MachineError
 from kbench.protocol import Closed, Message, ProtocolError, digest
 from kbench.records import (
     CUDA_ON_CPU,
+    Build,
     Candidate,
     Case,
     CaseVerdict,
     CheckResult,
     Comparison,
     Environment,
+    Kernel,
     Reason,
     Status,
     Task,
@@ -59,6 +61,8 @@ _MEMORY_SHARE = 0.7
 _MAX_PROCESSES = 256
 # Two compilers at a time, each with some programs of its own.
 _MAX_BUILD_PROCESSES = 128
+# What a record keeps of a name that a candidate gave.
+_NAME_LIMIT = 200
 # Processes and threads together: a pool of threads for each of many libraries.
 _MAX_TASKS = 2048 + 16 * (os.cpu_count() or 1)
 
@@ -317,14 +321,14 @@ class LocalEngine:
             channel = process.open()
             try:
                 answer = await asyncio.wait_for(self._ask_to_load(channel, job), job.settings.timeout_s)
-                return {**answer, "builds": process.built}
             except TimeoutError:
-                return {"timeout": True}
+                answer = {"timeout": True}
             except (Closed, ProtocolError):
-                return {"gone": True}
+                answer = {"gone": True}
             finally:
                 channel.close()
                 await process.close()
+            return {**answer, "builds": process.built, "records": tuple(process.records)}
 
     async def _ask_to_load(self, channel: ParentChannel, job: Job) -> Message:
         await channel.receive()
@@ -363,14 +367,15 @@ class _Lane:
         for upcoming in (job, *self._upcoming()):
             self._engine.build_ahead(upcoming)
         build = await self._engine.built(job)
+        built = {"build_s": float(build.get("build_s", 0.0)), "builds": build.get("records", ())}
         if (verdict := _build_verdict(job, build)) is not None:
-            return Result(job=job, verdict=dataclasses.replace(verdict, seconds=time.monotonic() - started))
+            return Result(job=job, verdict=dataclasses.replace(verdict, **built, seconds=time.monotonic() - started))
         result = await self._judge_job(job)
         verdict = dataclasses.replace(
             result.verdict,
             seed=self._engine.options.seed,
             trials=job.settings.trials,
-            build_s=float(build.get("build_s", 0.0)),
+            **built,
             seconds=time.monotonic() - started,
         )
         return dataclasses.replace(result, verdict=verdict)
@@ -557,6 +562,8 @@ class CandidateProcess:
             "wrap": candidate.name if candidate.name.startswith("@") else "",
             "lines": lines,
         }
+        # What the record says of each, good or not.
+        self.records: list[Build] = []
         self._scratch: Scratch | None = None
         self._entries: frozenset[Path] = frozenset()
         # What was built for it, by the digest of what it asked for.
@@ -638,10 +645,12 @@ class CandidateProcess:
                 if request.get("op") == "ready":
                     self._ready.set()
                     continue
+                started = time.monotonic()
                 built = await self._build(request)
                 if built.get("ok"):
                     self.built[digest(request)] = built
                 await service.send(self._given(built))
+                self.records.append(_build_from(request, built, wait_s=time.monotonic() - started))
         except (Closed, ProtocolError):
             pass
         finally:
@@ -968,7 +977,7 @@ def _build_verdict(job: Job, build: Message) -> Verdict | None:
         return _base_verdict(job, Status.FAIL, Reason.TIMEOUT, f"no answer in {job.settings.timeout_s:g} s during build")
     if job.skip:
         built = "built all the same" if build.get("ok") else f"not built: {build.get('message', 'its process ended')}"
-        return _base_verdict(job, Status.SKIP, "", f"{job.skip}; {built}", build_s=float(build.get("build_s", 0.0)))
+        return _base_verdict(job, Status.SKIP, "", f"{job.skip}; {built}")
     return None
 
 
@@ -1053,6 +1062,19 @@ async def _timing_failure(answer: Message | None, *, late: bool, judge: JudgePro
     if "status" in answer:
         return Status(answer["status"]), str(answer["reason"]), str(answer["detail"])
     return None
+
+
+def _build_from(request: Message, answer: Message, *, wait_s: float) -> Build:
+    """What is worth knowing of a build: the request is the candidate's, the answer a builder's."""
+    return Build(
+        name=str(request.get("name", ""))[:_NAME_LIMIT],
+        ok=bool(answer.get("ok")),
+        cached=bool(answer.get("cached")),
+        headers=str(answer.get("headers", "")),
+        seconds=float(answer.get("seconds", 0.0)),
+        wait_s=wait_s,
+        kernels=tuple(Kernel(**fields) for fields in answer.get("kernels", ())),
+    )
 
 
 def _case_from(fields: Mapping[str, Any]) -> CaseVerdict:

@@ -16,6 +16,7 @@ def verdict_object(verdict: Verdict) -> dict[str, Any]:
     fields = {field.name: getattr(verdict, field.name) for field in dataclasses.fields(verdict)}
     fields["checks"] = [dataclasses.asdict(check) for check in verdict.checks]
     fields["warnings"] = list(verdict.warnings)
+    fields["builds"] = [dataclasses.asdict(build) for build in verdict.builds]
     fields["cases"] = [_case(case) for case in verdict.cases]
     return {"schema": SCHEMA, **fields}
 

@@ -44,6 +44,11 @@ def verdict_line(verdict: Verdict) -> Text:
         where = f"case {verdict.case}: " if verdict.case else ""
         parts = [part for part in (verdict.reason, where + verdict.detail) if part]
         _append_line(text, ": ".join(parts))
+    for build in verdict.builds:
+        for kernel in build.kernels:
+            if kernel.spill_store_bytes or kernel.spill_load_bytes:
+                spilled = f"{kernel.spill_store_bytes} bytes of stores and {kernel.spill_load_bytes} of loads"
+                _append_line(text, f"{kernel.name}: {kernel.registers} registers, spills {spilled}", "dim")
     for warning in verdict.warnings:
         _append_line(text, f"warning: {warning}", "dim")
     return text

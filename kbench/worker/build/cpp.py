@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from kbench.records import Kernel
 from kbench.worker.build.language import Unit
-from kbench.worker.build.request import KernelResources
 
 # Measured with g++ 12 and torch 2.14: the binding code of an extension with either set of headers.
 LIGHT_MEMORY_BYTES = 600 * 2**20
@@ -30,7 +30,7 @@ def first_error(log: str) -> str:
     return f"{found['file']}:{found['line']}: error: {found['text']}" if found else ""
 
 
-def resources(log: str) -> list[KernelResources]:
+def resources(log: str) -> list[Kernel]:
     """C++ has no kernels."""
     del log
     return []

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 
+from kbench.records import Kernel
 from kbench.worker.build import cpp, nvcc_steps
 from kbench.worker.build.language import Unit
-from kbench.worker.build.request import KernelResources
 
 # Measured with nvcc 13.0 and torch 2.14: the same kernel with either set of headers.
 LIGHT_MEMORY_BYTES = 1000 * 2**20
@@ -22,6 +24,7 @@ _PTXAS = re.compile(
     r".*Used (?P<registers>\d+) registers(?P<rest>.*)"
 )
 _SHARED = re.compile(r"(\d+) bytes smem")
+_PARAMETERS = re.compile(r"\([^()]*(?:\([^()]*\)[^()]*)*\)$")
 _NOISE = re.compile(r"^(?:ptxas info .*| +\d+ bytes stack frame.*)\n", re.MULTILINE)
 
 
@@ -52,11 +55,11 @@ def first_error(log: str) -> str:
     return f"ptxas: error: {assembler['text']}" if assembler else ""
 
 
-def resources(log: str) -> list[KernelResources]:
+def resources(log: str) -> list[Kernel]:
     """What each kernel takes, from `ptxas -v`."""
     return [
-        KernelResources(
-            kernel=found["kernel"],
+        Kernel(
+            name=_demangled(found["kernel"]),
             architecture=found["architecture"],
             registers=int(found["registers"]),
             shared_bytes=sum(map(int, _SHARED.findall(found["rest"]))),
@@ -66,6 +69,19 @@ def resources(log: str) -> list[KernelResources]:
         )
         for found in _PTXAS.finditer(log)
     ]
+
+
+def _demangled(name: str) -> str:
+    """A kernel's name as it is written, without its parameters; as it was where the C++ library cannot read it."""
+    with suppress(OSError, AttributeError):
+        demangle = ctypes.CDLL("libstdc++.so.6").__cxa_demangle
+        demangle.restype = ctypes.c_void_p
+        status = ctypes.c_int()
+        if text := demangle(name.encode(), None, None, ctypes.byref(status)):
+            written = ctypes.string_at(text).decode("utf-8", "replace")
+            ctypes.CDLL(None).free(ctypes.c_void_p(text))
+            return _PARAMETERS.sub("", written).removeprefix("void ")
+    return name
 
 
 def without_resources(log: str) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kbench.records import Kernel
 from kbench.worker.build import cpp
 from kbench.worker.build.language import Unit
-from kbench.worker.build.request import KernelResources
 
 # Measured with g++ 12 and torch 2.13; the instrumentation adds a fifth to C++ as it is.
 LIGHT_MEMORY_BYTES = 800 * 2**20
@@ -64,7 +64,7 @@ def first_error(log: str) -> str:
     return cpp.first_error(log)
 
 
-def resources(log: str) -> list[KernelResources]:
+def resources(log: str) -> list[Kernel]:
     """What kernels take on a device is not known here."""
     return cpp.resources(log)
 

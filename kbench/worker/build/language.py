@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from kbench.worker.build.request import KernelResources, Source
+from kbench.records import Kernel
+from kbench.worker.build.request import Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,7 @@ class Language(Protocol):
     def first_error(self, log: str) -> str:
         """The first error in a log as `file:line: error: text`, or nothing."""
 
-    def resources(self, log: str) -> list[KernelResources]:
+    def resources(self, log: str) -> list[Kernel]:
         """What each kernel takes on the device."""
 
     def without_resources(self, log: str) -> str:

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import torch
 
+from kbench.records import Kernel
 from kbench.worker.build import cpp, cuda, language_of, toolchain, user_files
 from kbench.worker.build.cache import Cache, fingerprints
 from kbench.worker.build.headers import light_headers
 from kbench.worker.build.language import Commands, Language, Unit
 from kbench.worker.build.precompiled import Precompiled, precompiled
 from kbench.worker.build.processes import Call, Confine, Finished, cut, run_all
-from kbench.worker.build.request import BuildRequest, BuildResult, KernelResources
+from kbench.worker.build.request import BuildRequest, BuildResult
 
 # The full headers take a minute on two slow cores; a template monster of a library takes many.
 TIMEOUT_S = 1800.0
@@ -70,7 +71,7 @@ def _make(key: str, cache: Cache, work: _Build) -> BuildResult:
         headers=made.headers,
         seconds=time.monotonic() - started,
         transient=made.is_transient,
-        resources=tuple(made.resources),
+        kernels=tuple(made.kernels),
     )
     if made.is_transient:
         return result
@@ -84,7 +85,7 @@ class _Made:
     failure: str = ""
     headers: str = "full"
     is_transient: bool = False
-    resources: Sequence[KernelResources] = ()
+    kernels: Sequence[Kernel] = ()
     user_headers: Sequence[str] = ()
 
 
@@ -119,7 +120,7 @@ class _Build:
         made = _Made(
             log="".join(self._language(unit).without_resources(finished[unit].output) for unit in units),
             headers="full" if rest else "light",
-            resources=[kernel for unit in units for kernel in self._language(unit).resources(finished[unit].output)],
+            kernels=[kernel for unit in units for kernel in self._language(unit).resources(finished[unit].output)],
             user_headers=sorted(set(self._foreseen).union(*(self._read_by(unit) for unit in units))),
         )
         if failed := [unit for unit in units if finished[unit].code]:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self, get_type_hints
 
+from kbench.records import Kernel
+
 # Counts the changes of this package that make another object of the same request.
 _FORMAT = 2
 # Sources are written by hand or by a model; more than this is no source.
@@ -90,24 +92,6 @@ class BuildRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KernelResources:
-    """What one kernel takes on the device, as ptxas reports it."""
-
-    kernel: str
-    architecture: str = ""
-    registers: int = 0
-    shared_bytes: int = 0
-    stack_bytes: int = 0
-    spill_store_bytes: int = 0
-    spill_load_bytes: int = 0
-
-    @classmethod
-    def from_json(cls, data: object) -> Self:
-        """Read what `asdict` wrote."""
-        return cls(**_checked(cls, data))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BuildResult:
     """How a build ended.
 
@@ -127,7 +111,7 @@ class BuildResult:
     seconds: float = 0.0
     cached: bool = False
     transient: bool = False
-    resources: tuple[KernelResources, ...] = field(default=())
+    kernels: tuple[Kernel, ...] = field(default=())
 
     def to_json(self) -> dict[str, Any]:
         """The result as data for `json.dumps`."""
@@ -141,7 +125,7 @@ class BuildResult:
             ValueError: a field is missing, unknown or of another type.
         """
         values = _checked(cls, data)
-        values["resources"] = tuple(KernelResources.from_json(kernel) for kernel in values.get("resources", ()))
+        values["kernels"] = tuple(Kernel(**_checked(Kernel, kernel)) for kernel in values.get("kernels", ()))
         return cls(**values)
 
 
