@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
-from kbench.records import Candidate, Case, Comparison, Status, Task, Timing, Verdict
+from kbench.records import Build, Candidate, Case, Comparison, Kernel, Status, Task, Timing, Verdict
 from kbench.reports.terminal import list_table, timing_line, verdict_line
 
 PASSED = Verdict(task="cvae", candidate="fused", device="cuda:0", status=Status.PASS, trials=5, seconds=0.612)
@@ -47,6 +47,14 @@ def shown(what: RenderableType, width: int = 80, **options: object) -> str:
 
 def test_a_pass_is_one_line() -> None:
     assert shown(verdict_line(PASSED)) == "pass  cvae/fused  cuda:0  5 trials, 612 ms"
+
+
+def test_kernels_that_spill_are_named_and_others_are_not() -> None:
+    spilled = Kernel(name="k<float, 3>", registers=255, spill_store_bytes=96, spill_load_bytes=128)
+    build = Build(name="extension", ok=True, kernels=(spilled, Kernel(name="lean", registers=16)))
+    lines = shown(verdict_line(dataclasses.replace(PASSED, builds=(build,)))).splitlines()
+
+    assert lines[1:] == ["      k<float, 3>: 255 registers, spills 96 bytes of stores and 128 of loads"]
 
 
 def test_a_failure_says_why_and_what_to_know_besides() -> None:
