@@ -289,7 +289,7 @@ class LocalEngine:
         """Begin to build what a job needs, unless that is under way."""
         key = (job.candidate.label, pool_of(job))
         if builds(job) and key not in self._builds:
-            self._builds[key] = asyncio.create_task(self._timed_build(job))
+            self._builds[key] = asyncio.create_task(self._build(job))
 
     async def built(self, job: Job) -> Message:
         """Wait for the build of a job, and forget it; empty where it builds nothing."""
@@ -303,11 +303,6 @@ class LocalEngine:
         finally:
             self._builds.pop(key, None)
 
-    async def _timed_build(self, job: Job) -> Message:
-        started = time.monotonic()
-        answer = await self._build(job)
-        return {**answer, "build_s": time.monotonic() - started}
-
     async def build_with_lines(self, job: Job) -> Message:
         """Build a candidate's extensions once more, with line information."""
         return await self._build(job, lines=True) if builds(job) else {"ok": True, "builds": {}}
@@ -316,6 +311,7 @@ class LocalEngine:
         """Load a candidate where there is no GPU, so that what it builds is in the cache; its answer."""
         async with self._compiling, self._gate.shared(), self._lease("cpu").hold(alone=False):
             self._events.stage(job.candidate.label, "build")
+            started = time.monotonic()
             device = CUDA_ON_CPU if job.device == CUDA_ON_CPU else "cpu"
             process = CandidateProcess(self, job.candidate, device=device, threads=1, hide_gpu=True, lines=lines)
             channel = process.open()
@@ -328,7 +324,7 @@ class LocalEngine:
             finally:
                 channel.close()
                 await process.close()
-            return {**answer, "builds": process.built, "records": tuple(process.records)}
+            return {**answer, "build_s": time.monotonic() - started, "builds": process.built, "records": tuple(process.records)}
 
     async def _ask_to_load(self, channel: ParentChannel, job: Job) -> Message:
         await channel.receive()
