@@ -7,6 +7,7 @@ pairs that each pair of processes measured.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -93,6 +94,16 @@ def joined(parts: Sequence[Samples]) -> dict[str, Any]:
         "flags": sorted({flag for part in parts for flag in part.get("flags", ())}),
         "vouched": min(part.get("vouched", 1.0) for part in parts),
     }
+
+
+def parted(samples: Samples) -> list[dict[str, Any]]:
+    """Take what several pairs of processes measured apart again: the opposite of `joined`, but for the flags."""
+    counts = samples.get("pairs_by_process", [len(samples["orders"])])
+    bounds = list(itertools.pairwise(itertools.accumulate(counts, initial=0)))
+    # The others have no entry for each pair.
+    each = [name for name in _LISTS if len(samples.get(name) or ()) == sum(counts)]
+    rest = {name: value for name, value in samples.items() if name not in ("pairs_by_process", *each)}
+    return [{**rest, **{name: samples[name][start:stop] for name in each}} for start, stop in bounds]
 
 
 def is_disturbed(report: Mapping[str, Any]) -> bool:

@@ -70,6 +70,15 @@ def test_processes_that_disagree_widen_the_interval() -> None:
     assert together["extra"]["process_speedups"] == pytest.approx([1 + effect for effect in effects], abs=0.003)
 
 
+def test_what_was_joined_is_taken_apart_again() -> None:
+    parts = [measured(effect, seed=seed) for seed, effect in enumerate([0.01, 0.05, 0.10])]
+
+    again = samples.parted(samples.joined(parts))
+
+    assert [part["candidate_s"] for part in again] == [part["candidate_s"] for part in parts]
+    assert [samples.conclude(part)["speedup"] for part in again] == [samples.conclude(part)["speedup"] for part in parts]
+
+
 def test_processes_that_agree_give_their_verdict() -> None:
     concluded = samples.conclude(samples.joined([measured(0.05, seed=seed) for seed in range(6)]))
 

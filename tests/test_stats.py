@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.noise import MODELS, PER_BLOCK, RULE, Model, SimulatedRun, independent, regimes
 from kbench import stats
 from kbench.records import Comparison
 from kbench.stats import Interval, Noise, PairedTiming, StoppingRule, StopReason
@@ -400,7 +400,6 @@ def test_the_order_in_a_block_is_random() -> None:
 
 QUIET = [0.0001 * (-1) ** i for i in range(10)]
 LOUD = [0.05 * (-1) ** (i // 2) * (i % 3) for i in range(10)]
-RULE = StoppingRule(precision=0.01, budget_s=2.0)
 
 
 @pytest.mark.parametrize(
@@ -463,100 +462,12 @@ def test_the_interval_of_the_mean_holds_the_truth_as_often_as_it_says(count: int
     assert 34 <= held <= 40
 
 
-# Simulated noise: what equal work takes on a real machine, as a factor of each sample in turn.
-# Every model has 1 % of scatter besides; the slow ones change over about sixty pairs.
-
-SPAN = 120
-
-
-def independent(rng: random.Random) -> Iterator[float]:
-    """Scatter alone."""
-    return itertools.repeat(1.0)
-
-
-def outliers(rng: random.Random) -> Iterator[float]:
-    """Every fiftieth sample takes up to three times as long."""
-    while True:
-        yield rng.uniform(1.3, 3.0) if rng.random() < 0.02 else 1.0
-
-
-def ramp(rng: random.Random) -> Iterator[float]:
-    """A clock that speeds up by 5 % and settles."""
-    return (1 + 0.05 * math.exp(-4 * slot / SPAN) for slot in itertools.count())
-
-
-def drift(rng: random.Random) -> Iterator[float]:
-    """A machine that slows down by 2 %, steadily."""
-    return (1 + 0.02 * slot / SPAN for slot in itertools.count())
-
-
-def wander(rng: random.Random) -> Iterator[float]:
-    """A speed that wanders by 2 %, so slowly that what comes soon after is alike."""
-    state = rng.gauss(0, 1)
-    while True:
-        yield math.exp(0.02 * state)
-        state = 0.97 * state + math.sqrt(1 - 0.97**2) * rng.gauss(0, 1)
-
-
-def regimes(rng: random.Random) -> Iterator[float]:
-    """Two clocks 8 % apart, changed every eighty samples or so."""
-    slow = rng.random() < 0.5
-    while True:
-        slow ^= rng.random() < 1 / 80
-        yield 1.08 if slow else 1.0
-
-
-def alternation(rng: random.Random) -> Iterator[float]:
-    """Every other sample is 2 % slower, whichever it is that comes first."""
-    return itertools.cycle(rng.choice(((1.02, 1.0), (1.0, 1.02))))
-
-
-def position(rng: random.Random) -> Iterator[float]:
-    """The second of a pair is 2 % slower."""
-    return itertools.cycle((1.0, 1.02))
-
-
-MODELS = [independent, outliers, ramp, drift, wander, regimes, alternation, position]
-PER_BLOCK = 4
-
-
-class SimulatedRun:
-    """Pairs of a reference that takes 100 µs and a candidate that is `effect` faster."""
-
-    def __init__(self, model: Callable[[random.Random], Iterator[float]], seed: int, effect: float = 0.0) -> None:
-        self._rng = random.Random(seed)
-        self._noise = model(self._rng)
-        self._effect = effect
-        self.reference_s: list[float] = []
-        self.candidate_s: list[float] = []
-        self.orders: list[str] = []
-
-    def measure(self, pairs: int) -> None:
-        for _ in range(pairs // PER_BLOCK):
-            for order in stats.block_orders(PER_BLOCK, self._rng):
-                first_s, second_s = self._sample_s(), self._sample_s()
-                reference_s, candidate_s = (first_s, second_s) if order == "rc" else (second_s, first_s)
-                self.orders.append(order)
-                self.reference_s.append(reference_s)
-                self.candidate_s.append(candidate_s / (1 + self._effect))
-
-    def measure_until_finished(self) -> list[float]:
-        log_ratios: list[float] = []
-        while not RULE.is_finished(log_ratios, pairs=len(self.orders), elapsed_s=0.0):
-            self.measure(RULE.pairs_wanted(PER_BLOCK, len(self.orders)))
-            log_ratios = stats.block_log_ratios(self.reference_s, self.candidate_s, PER_BLOCK)
-        return log_ratios
-
-    def timing(self) -> PairedTiming:
-        return stats.compare(self.reference_s, self.candidate_s, per_block=PER_BLOCK, orders=self.orders)
-
-    def _sample_s(self) -> float:
-        return 100e-6 * next(self._noise) * self._rng.lognormvariate(0, 0.01)
+# Simulated noise.
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_equal_work_is_hardly_ever_called_different(
-    model: Callable[[random.Random], Iterator[float]],
+    model: Model,
 ) -> None:
     """400 runs with the full stopping rule: repeated looks must not be paid for with false verdicts."""
     called = held_95 = held_99 = 0
@@ -575,7 +486,7 @@ def test_equal_work_is_hardly_ever_called_different(
 
 @pytest.mark.parametrize("model", MODELS)
 def test_two_percent_is_called_and_a_third_of_a_percent_is_not(
-    model: Callable[[random.Random], Iterator[float]],
+    model: Model,
 ) -> None:
     """200 runs of forty blocks at 1 % of scatter; 100 for the effect that is too small to call."""
     verdicts = []
