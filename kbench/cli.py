@@ -44,7 +44,7 @@ Rtol = Annotated[str | None, typer.Option("--rtol", metavar="X", help="relative 
 Trials = Annotated[str | None, typer.Option("--trials", metavar="N", help="calls on fresh inputs in each case")]
 Timeout = Annotated[str | None, typer.Option("--timeout", metavar="SECONDS", help="the longest that one candidate may take")]
 Jobs = Annotated[str | None, typer.Option("--jobs", "-j", metavar="N", help="candidates judged side by side")]
-Strict = Annotated[bool, typer.Option("--strict", help="count skips as failures")]
+Strict = Annotated[bool, typer.Option("--strict", help="count skips and broken contracts as failures")]
 FailFast = Annotated[bool, typer.Option("--fail-fast", help="begin nothing more after the first failure")]
 Resume = Annotated[bool, typer.Option("--resume", help="skip what has a verdict for the same content, settings and environment")]
 Sandbox = Annotated[str, typer.Option("--sandbox", metavar="auto|require", help="`require` refuses to run without a sandbox")]
@@ -86,6 +86,7 @@ def verify(
     timeout: Timeout = None,
     jobs: Jobs = None,
     strict: Strict = False,
+    contract: Annotated[bool, typer.Option("--contract", help="report whether streams, strides, graphs, threads, … leave it right")] = False,
     sanitize: Annotated[bool, typer.Option("--sanitize", help="compute-sanitizer's four tools around each candidate's own kernels")] = False,
     fail_fast: FailFast = False,
     resume: Resume = False,
@@ -266,6 +267,7 @@ def _request(given: dict[str, Any]) -> RunRequest:
         repeat=None if given.get("repeat") is None else _whole("--repeat", given["repeat"], least=1, most=100_000),
         energy=bool(given.get("energy")),
         strict=given["strict"],
+        contract=given.get("contract", False),
         sanitize=given.get("sanitize", False),
         fail_fast=given["fail_fast"],
         resume=given["resume"],

@@ -46,6 +46,9 @@ DOMAINS = ("any", "as_given")
 # A model that draws is held to the reference's very draws, or to their distribution.
 DRAWS = ("same", "distribution")
 
+# What a program may do with a model besides calling it plainly; a task may ask for some.
+CONTRACTS = ("stream", "strided", "misaligned", "sizes", "graph", "instances", "thread", "grad", "bitwise", "shapes")
+
 BASELINES = ("@compile", "@compile-max-autotune", "@cudagraph")
 
 
@@ -60,6 +63,7 @@ class TaskSettings:
     allow_nan: bool = False
     domain: str = "any"
     draws: str = "same"
+    contract: tuple[str, ...] = ()
     tolerances: Mapping[str, Tolerance] = field(default_factory=lambda: dict(DEFAULT_TOLERANCES))
     precision: float = 0.01
     budget_s: float = 2.0
@@ -122,6 +126,7 @@ class RunRequest:
     energy: bool = False
     strict: bool = False
     sanitize: bool = False
+    contract: bool = False
     fail_fast: bool = False
     sandbox: str = "auto"
     json: bool = False
@@ -324,6 +329,12 @@ SETTINGS: Mapping[str, Setting] = {
         must='"same" or "distribution"',
         parse=_word(*DRAWS),
         hint="`distribution` is for candidates that draw from generators of their own",
+    ),
+    "contract": Setting(
+        section="verify",
+        must="a list of contracts",
+        parse=_words(*CONTRACTS),
+        hint=f"there are {', '.join(f'`{name}`' for name in CONTRACTS)}; `kbench verify --contract` reports all",
     ),
     "tolerances": Setting(
         section="verify",

@@ -168,6 +168,8 @@ class _Session(Events):
             energy=self._request.energy,
             hidden=_hidden(self._request),
             sandbox=self._request.sandbox,
+            contract=self._request.contract,
+            strict=self._request.strict,
             sanitize=self._request.sanitize,
             fail_fast=self._request.fail_fast,
             warm_s=warm_seconds() if self._request.warm else 0.0,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kbench import samples
-from kbench.config import TaskSettings
+from kbench.config import CONTRACTS, TaskSettings
 from kbench.engines import sanitize
 from kbench.engines.gate import Gate, Lease
 from kbench.engines.queue import ANY_GPU, CPU, Bucket, Queue, pool_of
@@ -52,6 +52,8 @@ _JUDGE_GRACE_S = 60.0
 _LAST_WORDS_S = 2.0
 # Counting a reference's work takes seconds at the most; who needs longer is counted by the judge.
 _COUNT_S = 30.0
+# What the judge says of a contract in which the candidate's process ended; this side knows why.
+_ENDED = "its process ended"
 # A candidate that has hung up is, as a rule, about to end.
 _GONE_S = 0.5
 # A GPU's context takes a fraction of a second; what takes longer is not waited for.
@@ -105,6 +107,7 @@ class Result:
 class Options:
     """How to run: `jobs` lanes on the CPU and `gpu_jobs` on each GPU, the root seed, the folder of the build cache, the sandbox's mode.
 
+    `contract` asks every contract of an accepted candidate, `strict` fails it for one that is broken.
     `hidden` is what no candidate may read, `memory_bytes` what a candidate and all that it starts may use;
     `warm_s` is how long a process with torch imported may wait for the next command.
     """
@@ -115,6 +118,8 @@ class Options:
     gpu_jobs: int = 1
     repeat: int | None = None
     energy: bool = False
+    contract: bool = False
+    strict: bool = False
     sanitize: bool = False
     hidden: tuple[Path, ...] = ()
     sandbox: str = "auto"
@@ -422,6 +427,8 @@ class _Lane:
                 raise
         # No longer than a context takes, and a clock would wait for it anyway.
         await prefetch
+        if verdict.status is Status.PASS and (names := contracts_of(job, self._engine.options)):
+            verdict = await self._hold_to_contracts(judge, job, verdict, names)
         if self._engine.options.sanitize:
             verdict = await self._sanitize(judge, process, job, verdict)
         timings: tuple[Timing, ...] = ()
@@ -461,6 +468,28 @@ class _Lane:
         answer = answer or {}
         ending = await process.close(grace_s=0.0 if late else _GONE_S) if "gone" in answer or late else None
         return _verdict(job, answer, judge.stage, ending, late=late, output_tail=process.output_tail)
+
+    async def _hold_to_contracts(self, judge: JudgeProcess, job: Job, verdict: Verdict, names: Sequence[str]) -> Verdict:
+        """Ask contracts in a process of its own, and in a new one after each that ends it."""
+        results: list[CheckResult] = []
+        async with self._engine.beside_others(job.device):
+            while len(results) < len(names):
+                asked = names[len(results)]
+                process = self._process(job)
+                request = {"op": "contract", **load_request(job.candidate), "cases": [case.name for case in job.cases], "names": names[len(results) :]}
+                timeout_s = job.settings.timeout_s
+                answer, late = await judge.ask(request, [process.open_for_judge()], label=job.candidate.label, process=process, timeout_s=timeout_s)
+                ending = await process.close(grace_s=0.0 if late else _GONE_S)
+                if answer is None or "status" in answer:
+                    return with_contracts(verdict, results, required=())
+                found = [CheckResult(**{**check, "status": Status(check["status"])}) for check in answer["checks"]]
+                if answer["gone"]:
+                    why = f"no answer in {timeout_s:g} s" if late else _why_gone(ending, judge.stage)[1]
+                    words = answer.get("detail", "")
+                    last = found.pop() if found else CheckResult(name=contract(asked), status=Status.FAIL, detail=words)
+                    found.append(dataclasses.replace(last, detail=why if last.detail == _ENDED else last.detail or why))
+                results += found
+        return with_contracts(verdict, results, required=names if self._engine.options.strict else job.settings.contract)
 
     async def _sanitize(self, judge: JudgeProcess, process: CandidateProcess, job: Job, verdict: Verdict) -> Verdict:
         """Have compute-sanitizer look at a candidate that loads, right or wrong: a fault often says why it is wrong."""
@@ -1007,6 +1036,23 @@ def _verdict(job: Job, answer: Message, stage: str, ending: Ending | None, *, la
         return _base_verdict(job, Status.PASS, "", "", **more)
     where = f"case {worst.case}: " if worst.case != "default" else ""
     return _base_verdict(job, worst.status, worst.reason, where + worst.detail, case=worst.case, **more)
+
+
+def contracts_of(job: Job, options: Options) -> tuple[str, ...]:
+    """The contracts to ask: all where the run asks for them, else those that the task demands; none of a baseline."""
+    if job.candidate.name.startswith("@"):
+        return ()
+    return CONTRACTS if options.contract or options.strict else job.settings.contract
+
+
+def with_contracts(verdict: Verdict, results: Sequence[CheckResult], *, required: Sequence[str]) -> Verdict:
+    """Add what contracts found; one that is required and broken fails the candidate, another one is told."""
+    broken = [result for result in results if result.status is Status.FAIL]
+    checks = (*verdict.checks, *results)
+    for result in broken:
+        if result.name.partition(":")[2] in required:
+            return dataclasses.replace(verdict, status=Status.FAIL, reason=result.name, detail=result.detail, checks=checks)
+    return dataclasses.replace(verdict, checks=checks, warnings=(*verdict.warnings, *(f"{result.name}: {result.detail}" for result in broken)))
 
 
 def with_tools(verdict: Verdict, results: Sequence[CheckResult]) -> Verdict:

@@ -23,7 +23,7 @@ import torch
 from torch.utils import cpp_extension
 
 from kbench.protocol import Channel, Closed, Message
-from kbench.worker import confine, cudart, memory, sanitized, tensors
+from kbench.worker import confine, cudart, memory, sanitized, tensors, ways
 from kbench.worker import globals as global_state
 from kbench.worker.build import intercept
 from kbench.worker.globals import GlobalState
@@ -87,6 +87,7 @@ class Worker:
         self.arenas: dict[str, torch.Tensor] = {}
         self.model: Any = None
         self.call: Any = None
+        self._aside: tuple[Any, Any] = (None, None)
         self.factory: Any = None
         torch.set_num_threads(int(args["threads"]))
         self.globals = GlobalState()
@@ -98,6 +99,8 @@ class Worker:
             "load": self.load,
             "arena": self.arena,
             "construct": self.construct,
+            "another": self.another,
+            "swap": self.swap,
             "weights": self.weights,
             "forward": self.forward,
             "prepare": self.prepare,
@@ -167,6 +170,7 @@ class Worker:
     def forget(self, _request: Message, _fds: list[int]) -> Message:
         """Drop the model and the shared memory of a case."""
         self.model = self.call = self.timer = self.steady = None
+        self._aside = None, None
         gc.collect()
         self._close_arenas(list(self.arenas))
         if self.device.type == "cuda":
@@ -186,6 +190,18 @@ class Worker:
         self.model = model
         self.call = WRAPS[wrap](model) if wrap else model
         return {"manifest": manifest(model), "changed": self.globals.changes()}
+
+    def another(self, request: Message, fds: list[int]) -> Message:
+        """Build a second model beside the first, which is then the one that waits for `swap`."""
+        first = self.model, self.call
+        answer = self.construct(request, fds)
+        self._aside = first
+        return answer
+
+    def swap(self, _request: Message, _fds: list[int]) -> Message:
+        """Go back to the model that waits; the other one waits now."""
+        (self.model, self.call), self._aside = self._aside, (self.model, self.call)
+        return {}
 
     def weights(self, request: Message, _fds: list[int]) -> Message:
         """Copy the judge's weights into those of the model that are named; count those that differed."""
@@ -214,16 +230,21 @@ class Worker:
         memory.set_malloc_fill(request.get("fill", 0))
         if self.device.type == "cuda":
             slots.poison_free_memory(request.get("fill", 0))
+        way, call = ways.WAYS[request.get("way", "plain")], self.call
+        if way.prepare is not None:
+            self._deliver(request["args"], request["staged"])
+            call = way.prepare(call, args)
         if request["seed"] is not None:
             seed_everything(request["seed"])
-        if self.device.type == "cuda":
-            self._deliver_late(request["args"], request["staged"])
-        grad = torch.enable_grad if request.get("grad") else _no_grad
-        with grad(), self._running(draws_there=True):
-            result = self.call(*args)
-        memory.set_malloc_fill(0)
-        state = generator_state(self.device)
-        spec, given, copied = self._hand_over(result, request["outputs"])
+        with way.around():
+            if self.device.type == "cuda":
+                torch.cuda._sleep(_DELAY_CYCLES)
+                self._deliver(request["args"], request["staged"])
+            with self._running(draws_there=True):
+                result = way.call(call, args)
+            memory.set_malloc_fill(0)
+            state = generator_state(self.device)
+            spec, given, copied = self._hand_over(result, request["outputs"])
         answer = {"tree": spec, "copied": copied, "generators": state, "changed": self.globals.changes()}
         if self.device.type == "cuda":
             answer["cuda_error"] = cudart.last_error()
@@ -237,8 +258,8 @@ class Worker:
         answer["state_changed"] = [name for (name, old), (_, new) in zip(before, after, strict=False) if old != new]
         return answer
 
-    def _deliver_late(self, args: tensors.Spec, staged_shift: int) -> None:
-        torch.cuda._sleep(_DELAY_CYCLES)
+    def _deliver(self, args: tensors.Spec, staged_shift: int) -> None:
+        """Copy the inputs, on the current stream, from where the judge wrote them to where the candidate sees them."""
         arena = self.arenas["inputs"]
         for _, leaf in tensors.leaves(args):
             if leaf["k"] == "tensor":

@@ -18,7 +18,7 @@ import torch
 
 from kbench.protocol import Channel, Closed, Message
 from kbench.records import Case, CaseVerdict, Reason, Status
-from kbench.worker import cudart, handover
+from kbench.worker import contracts, cudart, handover
 from kbench.worker.evidence import Tolerance
 from kbench.worker.reference import CaseReference, Reference, ReferenceFault
 from kbench.worker.session import CandidateFault, CandidateGone, CaseSession, Peer
@@ -100,7 +100,14 @@ class Judge:
 
     def answer(self, request: Message, fds: list[int]) -> Message:
         """Do one request of the parent's; what goes wrong here is `error`, never the candidate's fault."""
-        operations = {"verify": self.verify, "time": self.time, "examine": self.examine, "calls": self.calls, "close": self.close}
+        operations = {
+            "verify": self.verify,
+            "time": self.time,
+            "examine": self.examine,
+            "calls": self.calls,
+            "contract": self.contract,
+            "close": self.close,
+        }
         self._told = ""
         try:
             return operations[request["op"]](request, fds)
@@ -146,6 +153,21 @@ class Judge:
         if fault is not None:
             answer |= {"status": fault.status, "reason": fault.reason, "detail": fault.detail, "log": fault.log}
         return answer
+
+    def contract(self, request: Message, fds: list[int]) -> Message:
+        """Ask contracts of a candidate in a process of its own; `gone` where they ended it before the last."""
+        peer = Peer(fds[0], self.tell)
+        cases = [self.case_reference(case) for case in self.opening.cases if case.name in request["cases"]]
+        try:
+            peer.greet()
+            self._load(peer, request)
+        except (CandidateGone, CandidateFault) as error:
+            return {"checks": [], "gone": True, "detail": str(error)}
+        session = CaseSession(peer, cases[0], self.device)
+        results, gone = contracts.outcome(session, cases, list(request["names"]))
+        session.close()
+        peer.channel.close()
+        return {"checks": [dataclasses.asdict(result) for result in results], "gone": gone}
 
     def calls(self, request: Message, _fds: list[int]) -> Message:
         """Write inputs of the cases asked for into a folder; what a process that nobody talks to is to call."""

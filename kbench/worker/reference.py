@@ -193,12 +193,20 @@ class CaseReference:
                 if trial is not None:
                     yield trial
                     break
-        weights = self._other_weights()
+        weights = self.other_weights()
         trial = self._try_variant(variants.WEIGHTS, self.reference.inputs(self.case, variants.WEIGHTS), weights) if weights else None
         if trial is not None:
             yield trial
 
-    def _other_weights(self) -> list[tuple[str, torch.Tensor]]:
+    def trial_on(self, args: list[Any], *, weights: list[tuple[str, torch.Tensor]] | None = None) -> Trial:
+        """A trial of its own on these inputs, with other weights if any are given.
+
+        Raises:
+            ReferenceFault: the reference cannot do it.
+        """
+        return self._run(self._model_with(weights), self.trial_count, args, weights=weights)
+
+    def other_weights(self) -> list[tuple[str, torch.Tensor]]:
         """Other weights, by name in order; empty where none would differ."""
         model = self.reference.construct(self.case, self.init)
         parameters = set(dict(model.named_parameters())) if isinstance(model, torch.nn.Module) else set()

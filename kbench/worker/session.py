@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -132,6 +133,8 @@ class CaseSession:
         self.notes: list[str] = []
         self._manifest: list[tuple[str, str, list[int]]] = []
         self._variant = ""
+        # How inputs are placed in their memory.
+        self.layout = tensors.Layout
         self._random = random.Random(secrets.randbits(64))  # noqa: S311 - addresses, not keys
 
     def arena(self, name: str, n_bytes: int) -> memory.Arena:
@@ -319,6 +322,19 @@ class CaseSession:
             trials=trials,
         )
 
+    def failure(self, trial: Trial, **how: Any) -> CheckResult | None:
+        """The first check that fails in one call, if any does; `how` as for `evidence`."""
+        return _run_checks(self.evidence(trial, **how), {}, skipped=self._skipped(trial))
+
+    @contextlib.contextmanager
+    def second_instance(self, weights: list[tuple[str, torch.Tensor]]) -> Iterator[None]:
+        """Have the peer build a second instance of the model, with these weights, and answer by it meanwhile."""
+        answer = self.peer.ask(self._stage("construct"), "another", init=self.reference.init_spec, seed=self.reference.init_seed)
+        self._manifest = _manifest(answer.get("manifest"))
+        self._give_weights(weights or self.reference.weights, self._match(weights or self.reference.weights)[0])
+        yield
+        self.peer.ask(self._stage("construct"), "swap")
+
     def evidence(self, trial: Trial, *, shift: int | None = None, **how: Any) -> Evidence:
         """Have the peer make one call, and gather what a check may look at.
 
@@ -343,7 +359,7 @@ class CaseSession:
 
     def _lay_out_inputs(self, trial: Trial, start: int) -> tuple[memory.Arena, int, torch.Tensor, tensors.Spec]:
         """Write the inputs of a trial; on a GPU behind the place where the candidate will see them."""
-        layout = tensors.Layout(start)
+        layout = self.layout(start)
         args = tensors.describe(trial.args, place=layout.place, trusted=True)
         end = tensors.aligned(layout.end_bytes)
         staged = end if self.device.type == "cuda" else 0
