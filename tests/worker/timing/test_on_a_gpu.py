@@ -43,7 +43,7 @@ BASELINES = ["@compile", "@compile-max-autotune", "@cudagraph"]
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tree of one task, timed with every baseline and the energy asked for."""
+    """A tree of one task, timed with every baseline."""
     root = tmp_path_factory.mktemp("tree")
     (root / "references").mkdir()
     (root / "candidates" / "chain").mkdir(parents=True)
@@ -51,26 +51,35 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, (before, body) in CANDIDATES.items():
         (root / "candidates" / "chain" / f"{name}.py").write_text(MODULE.format(name="ModelNew", before=before, body=body))
     (root / "kbench.toml").write_text(f"[time]\nbaselines = {json.dumps(BASELINES)}\n")
-    command = [sys.executable, "-m", "kbench", "time", "--root", str(root), "--device", "cuda", "--json", "--energy", "--timeout", "120"]
+    (root / "out.jsonl").write_text(timed(root))
+    return root
+
+
+def timed(root: Path, *arguments: str) -> str:
+    """What `kbench time --json` prints of a tree."""
+    command = [sys.executable, "-m", "kbench", "time", *arguments, "--root", str(root), "--device", "cuda", "--json", "--timeout", "120"]
     environment = {**os.environ, "KBENCH_CACHE_DIR": str(root / "cache"), "PYTHONPATH": str(ROOT)}
     run = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=400, check=False)
-    (root / "out.jsonl").write_text(run.stdout)
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
-    return root
+    return run.stdout
 
 
 @pytest.fixture(scope="module")
 def timings(tree: Path) -> dict[str, dict[str, Any]]:
     """The timing of each candidate by its name."""
-    objects = [json.loads(line) for line in (tree / "out.jsonl").read_text().splitlines()]
+    return timings_in((tree / "out.jsonl").read_text())
+
+
+def timings_in(text: str) -> dict[str, dict[str, Any]]:
+    objects = [json.loads(line) for line in text.splitlines()]
     return {found["candidate"]: found["timings"][0] for found in objects}
 
 
 @pytest.fixture(scope="module")
 def rows(tree: Path) -> dict[str, dict[str, str]]:
-    """The stored row of each candidate and baseline by its name."""
+    """The first stored row of each candidate and baseline by its name."""
     with (tree / "results" / "timings.csv").open() as file:
-        return {row["candidate"]: row for row in csv.DictReader(file)}
+        return {row["candidate"]: row for row in reversed(list(csv.DictReader(file)))}
 
 
 def test_every_measurement_has_a_figure_of_its_own(timings: dict[str, dict[str, Any]]) -> None:
@@ -84,6 +93,7 @@ def test_every_measurement_has_a_figure_of_its_own(timings: dict[str, dict[str, 
 
 
 def test_kernels_are_counted_and_named(timings: dict[str, dict[str, Any]]) -> None:
+    assert 0 < timings["same"]["candidate_busy_s"] <= timings["same"]["candidate_span_s"]
     assert (timings["same"]["reference_kernels"], timings["same"]["candidate_kernels"]) == (4, 4)
     assert timings["twice"]["candidate_kernels"] == 8
     assert any("exp" in name for name, _ in timings["same"]["kernels"]["candidate"])
@@ -116,7 +126,7 @@ def test_the_peak_of_memory_holds_at_least_the_output(timings: dict[str, dict[st
     assert timings["same"]["candidate_memory_bytes"] >= 4 * ELEMENTS
 
 
-def test_clocks_users_and_energy_are_in_the_record(timings: dict[str, dict[str, Any]]) -> None:
+def test_clocks_and_users_are_in_the_record(timings: dict[str, dict[str, Any]]) -> None:
     pytest.importorskip("pynvml")
     found = timings["same"]
 
@@ -124,7 +134,16 @@ def test_clocks_users_and_energy_are_in_the_record(timings: dict[str, dict[str, 
     assert found["mem_clock_hz"] > 0
     assert found["temperature_c"] > 0
     assert found.get("gpu_users", 0) is not None
-    assert found["candidate_energy_j"] > 0
+
+
+def test_energy_is_measured_where_it_is_asked_for(tree: Path, timings: dict[str, dict[str, Any]]) -> None:
+    pytest.importorskip("pynvml")
+    (tree / "kbench.toml").write_text("[time]\nbaselines = []\n")
+    found = timings_in(timed(tree, "chain/same", "--energy", "--repeat", "10"))["same"]
+
+    assert found["candidate_energy_j"] > 0, found["notes"]
+    assert found["reference_energy_j"] > 0, found["notes"]
+    assert "candidate_energy_j" not in timings["same"]
 
 
 def test_work_is_counted_and_held_against_what_this_gpu_can_do(timings: dict[str, dict[str, Any]], tree: Path) -> None:
