@@ -27,26 +27,27 @@ _INSTRUMENTATION = (
     "--param=tsan-instrument-func-entry-exit=0",
     "--param=tsan-distinguish-volatile=1",
 )
-# A load that the source makes under a condition is not made without it: it would look like the thread's own.
-_NO_SPECULATION = ("-fno-hoist-adjacent-loads", "-fno-tree-phiprop", "-fno-tree-loop-if-convert")
+# The calls are added late, so an access must stay where the source makes it: a load not made without its condition
+# (it would look like the thread's own), nor under the condition of its later use (the race would be gone).
+_IN_PLACE = ("-fno-hoist-adjacent-loads", "-fno-tree-phiprop", "-fno-tree-loop-if-convert", "-fno-tree-sink")
 _DEVICE = (
-    "-O2",
+    "-O1",
     # Line numbers and nothing else, in sections that the runtime can read.
     "-g1",
     "-gz=none",
     "-Wno-unknown-pragmas",
     "-D__assert_fail=kbench_cuda_assert_fail",
     *_INSTRUMENTATION,
-    *_NO_SPECULATION,
+    *_IN_PLACE,
 )
 _RUNTIME = ("-O2", "-fno-sanitize=all")
+# Behind all others, by the end of a source's name.
+FLAGS = {DEVICE_END: _DEVICE, HOST_END: (), RUNTIME_END: _RUNTIME}
 
 
 def flags_of(path: str) -> tuple[str, ...]:
     """The flags, behind all others, for a source of that name."""
-    if path.endswith(DEVICE_END):
-        return _DEVICE
-    return _RUNTIME if path.endswith(RUNTIME_END) else ()
+    return next(flags for end, flags in FLAGS.items() if path.endswith(end))
 
 
 def command(unit: Unit, *, light: Path | None) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from kbench.worker.build import cuda_on_cpu
 from kbench.worker.build.cuda_on_cpu import DEVICE_END, HOST_END, INCLUDE, RUNTIME_END
 from kbench.worker.build.request import BuildRequest, Source
 from kbench.worker.cuda_on_cpu.translate import Unsupported, translate
@@ -49,7 +50,7 @@ def prepare(request: BuildRequest) -> Prepared:
 
 
 def _runtime_sources() -> Iterator[Source]:
-    # The digest makes another request of it when the runtime or its headers change.
+    # The digest makes another request of it when the runtime, its headers or our flags change.
     for name in _RUNTIME:
         text = f'// {_digest()}\n#include "{name}.cpp"\n'
         yield Source(path=f"kbench_{name}{RUNTIME_END}", text=text, folder=str(_FOLDER / "runtime"))
@@ -58,7 +59,7 @@ def _runtime_sources() -> Iterator[Source]:
 @cache
 def _digest() -> str:
     files = sorted(path for folder in (INCLUDE, _FOLDER / "runtime") for path in folder.rglob("*") if path.is_file())
-    content = hashlib.sha256()
+    content = hashlib.sha256(repr(cuda_on_cpu.FLAGS).encode())
     for path in files:
         content.update(str(path.relative_to(_FOLDER)).encode() + b"\0" + path.read_bytes() + b"\0")
     return content.hexdigest()

@@ -54,6 +54,10 @@ def integers(*shape: int, low: int = 0, high: int = 10) -> Tensor:
     return torch.randint(low, high, shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.int32)
 
 
+def _mixture() -> Sequence[Argument]:
+    return (random(3, 5, 64).abs() + 0.1, integers(3, high=4).long(), random(3, 64), unwritten(3, 64), unwritten(3))
+
+
 def _rms_norm(x: Tensor, gain: Tensor) -> Tensor:
     return x * torch.rsqrt(x.square().mean(1, keepdim=True) + 1e-6) * gain
 
@@ -499,4 +503,13 @@ PLANTED: Sequence[Planted] = (
     Planted(name="misaligned", arguments=lambda: (random(64), unwritten(8), 1), reason="cuda:misaligned"),
     Planted(name="uneven_loop", arguments=lambda: (random(96), unwritten(96), 96), reason="cuda:barrier"),
     Planted(name="asserted", arguments=lambda: (random(32), unwritten(32), 33), reason="cuda:assert"),
+    Planted(name="document_reused", file="documents", arguments=_mixture, reason="cuda:shared-race"),
+    Planted(name="document_odd_block", file="documents", arguments=_mixture, reason="cuda:shuffle"),
+    Planted(name="document_five", file="documents", arguments=_mixture, reason="cuda:array-bounds"),
+    Planted(
+        name="document_decoder",
+        file="documents",
+        arguments=lambda: (random(100), random(2000), unwritten(3)),
+        reason="cuda:shared-race",
+    ),
 )

@@ -232,11 +232,19 @@ constexpr bool reads_memory(Kind kind) { return kind == Kind::read || kind == Ki
 constexpr bool writes_memory(Kind kind) { return kind == Kind::write || kind == Kind::atomic_write || kind == Kind::update; }
 constexpr bool is_atomic(Kind kind) { return kind != Kind::read && kind != Kind::write; }
 
-// A read of shared memory that no one has written since the last barrier, in one cell: by far the most frequent.
+// A read of shared memory that no one else has written since the last barrier, in one cell: by far the most frequent.
 inline bool visit_quickly(Cell& cell, const Fiber& fiber, uint8_t bytes, uint32_t place) {
   if (cell.write.clock >= fiber.settled_clock && cell.write.thread != fiber.thread) return false;
   Access* slot = &cell.reads[0];
-  if (slot->thread != fiber.thread && slot->clock >= fiber.settled_clock) slot = &cell.reads[1];
+  if (slot->thread != fiber.thread && slot->clock >= fiber.settled_clock) {
+    const unsigned warp = slot->thread / kWarpSize;
+    const uint8_t known = slot->bytes;
+    slot = &cell.reads[1];
+    // Of two readers in two warps, every writer collides with one at least: a third need not be remembered.
+    if (slot->clock >= fiber.settled_clock && slot->thread != fiber.thread && slot->thread / kWarpSize != warp &&
+        (known & slot->bytes & bytes) == bytes)
+      return true;
+  }
   if (slot->clock == fiber.clock && slot->thread == fiber.thread && slot->bytes == bytes) return true;
   slot->time = the_time.load(std::memory_order_relaxed);
   slot->clock = fiber.clock;
@@ -246,6 +254,15 @@ inline bool visit_quickly(Cell& cell, const Fiber& fiber, uint8_t bytes, uint32_
   slot->bytes = bytes;
   slot->atomic = 0;
   return true;
+}
+
+// The same for global memory that another launch has written: of two readers in two blocks, every writer collides
+// with one. Looked at without the lock: what is torn is at worst remembered once more.
+inline bool needs_no_visit(const Cell& cell, const Fiber& fiber, uint8_t bytes) {
+  const uint32_t start = fiber.block->launch->start;
+  const Access &one = cell.reads[0], &other = cell.reads[1];
+  return cell.write.time < start && one.time >= start && other.time >= start && one.block != other.block &&
+         (one.bytes & other.bytes & bytes) == bytes && !fiber.block->launch->has_releases.load(std::memory_order_relaxed);
 }
 
 template <bool shared, Kind kind>
@@ -265,6 +282,7 @@ void visit_cells(Fiber& fiber, Cell* cells, unsigned shift, uintptr_t offset, ui
     access.bytes = static_cast<uint8_t>((1u << high) - (1u << low));
     Access other;
     bool collision, other_writes;
+    if (!shared && kind == Kind::read && needs_no_visit(cells[i], fiber, access.bytes)) continue;
     {
       CellLock<!shared> lock(&cells[i]);
       collision = visit<shared, writes>(cells[i], access, fiber, &other);
@@ -307,6 +325,7 @@ inline bool all_written(const uint8_t* states, size_t size) {
   uint64_t word = 0;
   if (size == 4) return std::memcpy(&word, states, 4), word == (kAll & 0xffffffffu);
   if (size == 8) return std::memcpy(&word, states, 8), word == kAll;
+  if (size == 16) return all_written(states, 8) && all_written(states + 8, 8);
   for (size_t i = 0; i < size; i++)
     if (states[i] != kWritten) return false;
   return true;
@@ -392,6 +411,35 @@ inline void access_memory(const void* pointer, size_t size, uint32_t place) {
     return shared_access<kind>(fiber, peer->arena, address, size, place);
   }
   global_access<kind>(fiber, address, size, place);
+}
+
+// What most reads come to, without a call: written memory that nobody else has touched of late.
+template <size_t size>
+inline bool read_quickly(const Fiber& fiber, uintptr_t address, uint32_t place) {
+  if (fiber.pending_bytes || fiber.looked_at) return false;
+  const size_t offset = address - fiber.shared_low;
+  if (offset < kSharedCapacity) {
+    const Arena& arena = *fiber.arena;
+    if (size < 4 || offset % size || arena.shift != 2 || !all_written(arena.states + offset, size)) return false;
+    for (size_t i = 0; i < size / 4; i++)
+      if (!visit_quickly(arena.cells[offset / 4 + i], fiber, 0xf, place)) return false;
+    return true;
+  }
+  if (address - fiber.stack_low < kStackBytes) return true;
+  const Range* range = fiber.ranges[(address >> 12) % kRangeCache];
+  return range && address >= range->low && address + size <= range->high && !range->cells.load(std::memory_order_acquire) &&
+         !is_unwritten(address, size);
+}
+
+// Apart, so that the quick way saves no registers for it.
+template <size_t size>
+__attribute__((noinline)) void read_slowly(const void* pointer, uint32_t place) {
+  access_memory<Kind::read>(pointer, size, place);
+}
+
+template <size_t size>
+inline void read_memory(const void* pointer, uint32_t place) {
+  if (current && !read_quickly<size>(*current, reinterpret_cast<uintptr_t>(pointer), place)) read_slowly<size>(pointer, place);
 }
 
 }  // namespace
@@ -557,7 +605,7 @@ void release(void* address) {
 #define KBENCH_CALLBACK extern "C" KBENCH_HIDDEN void
 #define KBENCH_PLACE place_of(__builtin_return_address(0))
 #define KBENCH_SIZED(size) \
-  KBENCH_CALLBACK __tsan_read##size(void* p) { if (current) access_memory<Kind::read>(p, size, KBENCH_PLACE); } \
+  KBENCH_CALLBACK __tsan_read##size(void* p) { read_memory<size>(p, KBENCH_PLACE); } \
   KBENCH_CALLBACK __tsan_write##size(void* p) { if (current) access_memory<Kind::write>(p, size, KBENCH_PLACE); } \
   KBENCH_CALLBACK __tsan_unaligned_read##size(void* p) { if (current) access_memory<Kind::read>(p, size, KBENCH_PLACE); } \
   KBENCH_CALLBACK __tsan_unaligned_write##size(void* p) { if (current) access_memory<Kind::write>(p, size, KBENCH_PLACE); } \

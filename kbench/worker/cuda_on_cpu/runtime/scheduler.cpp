@@ -17,8 +17,8 @@
 
 namespace kbench_cuda {
 
-thread_local Fiber* current = nullptr;
-thread_local Worker* worker = nullptr;
+KBENCH_QUICK_THREAD_LOCAL Fiber* current = nullptr;
+KBENCH_QUICK_THREAD_LOCAL Worker* worker = nullptr;
 std::atomic<uint32_t> the_time{1};
 
 namespace {
@@ -109,6 +109,8 @@ void begin_block(Block& block, Launch& launch, uint32_t number) {
     fiber.thread = static_cast<uint16_t>(i);
     fiber.index = {i % size.x, i / size.x % size.y, i / size.x / size.y};
     fiber.shared_low = reinterpret_cast<uintptr_t>(block.arena.bytes);
+    fiber.arena = &block.arena;
+    fiber.ranges = worker->ranges;
     fiber.stack_low = reinterpret_cast<uintptr_t>(block.stacks[i]);
     fiber.clock = fiber.barrier_clock = fiber.cluster_clock = fiber.settled_clock = worker->clock;
     // Stacks that begin at one place in their pages would share a few cache sets.

@@ -54,11 +54,15 @@ struct Cell {
 enum class State : uint8_t { ready, paused, at_block_barrier, at_grid_barrier, at_cluster_barrier, at_warp, at_active_mask, done };
 
 struct Block;
+struct Arena;
+struct Range;
 
 struct Fiber {
   // What every access needs.
   uintptr_t shared_low = 0;
   uintptr_t stack_low = 0;
+  Arena* arena = nullptr;
+  Range** ranges = nullptr;  // the worker's
   Block* block = nullptr;
   uint32_t clock = 0;
   uint32_t barrier_clock = 0;  // accesses before it, by any thread of the block, are ordered before this thread
@@ -186,8 +190,10 @@ struct Launch {
 extern "C" const char __ehdr_start __attribute__((visibility("hidden")));
 extern "C" const char _end __attribute__((visibility("hidden")));
 
-extern thread_local Fiber* current __attribute__((visibility("hidden"), tls_model("initial-exec")));
-extern thread_local Worker* worker __attribute__((visibility("hidden"), tls_model("initial-exec")));
+// `__thread`: looked at by every access, so without the call that `thread_local` may make.
+#define KBENCH_QUICK_THREAD_LOCAL __thread __attribute__((visibility("hidden"), tls_model("initial-exec")))
+extern KBENCH_QUICK_THREAD_LOCAL Fiber* current;
+extern KBENCH_QUICK_THREAD_LOCAL Worker* worker;
 extern std::atomic<uint32_t> the_time __attribute__((visibility("hidden")));
 
 // Leaves the running fiber; returns when the scheduler comes back to it.
