@@ -186,6 +186,7 @@ def _int16() -> object:
 def _result(out: Path, kernel: object, given: list[object]) -> str:
     """Compare what a kernel left with what the reference makes of its arguments."""
     import torch  # noqa: PLC0415
+
     from tests.worker.cuda_on_cpu.corpus_table import UNORDERED  # noqa: PLC0415
 
     results = iter(pickle.loads((out / f"{kernel.name}.results").read_bytes()))

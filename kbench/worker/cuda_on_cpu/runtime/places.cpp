@@ -235,12 +235,8 @@ class LineTable {
 }  // namespace
 
 uint32_t place_of(Site site) {
-  struct Known {
-    Site site{nullptr, 0};
-    uint32_t place = 0;
-  };
-  static thread_local Known known[64];
-  Known& slot = known[static_cast<unsigned>(site.line) % 64];
+  KnownSite unknown;
+  KnownSite& slot = worker ? worker->known_sites[static_cast<unsigned>(site.line) % kKnownSites] : unknown;
   if (slot.site.file == site.file && slot.site.line == site.line) return slot.place;
   std::lock_guard<std::mutex> lock(sites_mutex);
   size_t i = 0;

@@ -595,14 +595,11 @@ void work_to_the_end(Launch& launch) {
   }
 }
 
-
-// The scheduler is a fiber too; `home` is the stack of the OS thread, to which it returns when done or failed.
-thread_local void* home = nullptr;
-
+// The scheduler is a fiber too.
 void scheduler_main() {
   work_to_the_end(*worker->launch);
   void* unused;
-  kbench_cuda_switch(&unused, home);
+  kbench_cuda_switch(&unused, worker->home);
 }
 
 void work(Launch& launch, Worker& self) {
@@ -610,7 +607,7 @@ void work(Launch& launch, Worker& self) {
   self.launch = &launch;
   std::memset(self.ranges, 0, sizeof self.ranges);
   char* stack = static_cast<char*>(map_memory(kStackBytes));
-  kbench_cuda_switch(&home, new_stack(stack + kStackBytes, scheduler_main));
+  kbench_cuda_switch(&self.home, new_stack(stack + kStackBytes, scheduler_main));
   munmap(stack, kStackBytes);
   for (auto& block : self.active) self.spare.push_back(std::move(block));
   self.active.clear();
@@ -687,7 +684,7 @@ void fail(const char* reason, uint32_t place, const std::string& detail) {
   }
   launch.failed = true;
   void* unused;
-  kbench_cuda_switch(&unused, home);
+  kbench_cuda_switch(&unused, worker->home);
   __builtin_unreachable();
 }
 

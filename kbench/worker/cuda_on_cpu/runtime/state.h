@@ -144,12 +144,21 @@ struct Range {
 
 constexpr unsigned kRangeCache = 256;
 
+// The places of sites that were asked for last.
+struct KnownSite {
+  Site site{nullptr, 0};
+  uint32_t place = 0;
+};
+constexpr unsigned kKnownSites = 64;
+
 struct Worker {
   Launch* launch = nullptr;
   Fiber* running = nullptr;
   void* stack_pointer = nullptr;
   uint32_t clock = 1;
   Range* ranges[kRangeCache] = {};
+  KnownSite known_sites[kKnownSites];
+  void* home = nullptr;  // the stack of the OS thread, to which the scheduler returns when done or failed
   std::vector<std::unique_ptr<Block>> active;
   std::vector<std::unique_ptr<Block>> spare;
 };
@@ -190,7 +199,8 @@ struct Launch {
 extern "C" const char __ehdr_start __attribute__((visibility("hidden")));
 extern "C" const char _end __attribute__((visibility("hidden")));
 
-// `__thread`: looked at by every access, so without the call that `thread_local` may make.
+// `__thread`: looked at by every access, so without the call that `thread_local` may make. These two are all that the
+// library has of its kind: the room for such variables is small once a process has begun.
 #define KBENCH_QUICK_THREAD_LOCAL __thread __attribute__((visibility("hidden"), tls_model("initial-exec")))
 extern KBENCH_QUICK_THREAD_LOCAL Fiber* current;
 extern KBENCH_QUICK_THREAD_LOCAL Worker* worker;
