@@ -43,6 +43,8 @@ TOLERANCE_DTYPES = ("float64", "float32", *DEFAULT_TOLERANCES, "complex64", "com
 
 # Whether a candidate must be right on inputs and weights beyond the given ones.
 DOMAINS = ("any", "as_given")
+# Which arithmetic a candidate may compute float32 outputs in.
+ARITHMETICS = ("any", "float32")
 # A model that draws is held to the reference's very draws, or to their distribution.
 DRAWS = ("same", "distribution")
 
@@ -62,6 +64,7 @@ class TaskSettings:
     timeout_s: float = 300.0
     allow_nan: bool = False
     domain: str = "any"
+    arithmetic: str = "any"
     draws: str = "same"
     contract: tuple[str, ...] = ()
     tolerances: Mapping[str, Tolerance] = field(default_factory=lambda: dict(DEFAULT_TOLERANCES))
@@ -335,6 +338,12 @@ SETTINGS: Mapping[str, Setting] = {
         must="a list of contracts",
         parse=_words(*CONTRACTS),
         hint=f"there are {', '.join(f'`{name}`' for name in CONTRACTS)}; `kbench verify --contract` reports all",
+    ),
+    "arithmetic": Setting(
+        section="verify",
+        must=f"one of {', '.join(f'`{name}`' for name in ARITHMETICS)}",
+        parse=_word(*ARITHMETICS),
+        hint="`float32` refuses what computes in TF32, bfloat16 or float16 though the outputs are within tolerance",
     ),
     "tolerances": Setting(
         section="verify",

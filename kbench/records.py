@@ -148,6 +148,7 @@ class CaseVerdict:
     max_rel_error: float | None = None
     trials: int = 0
     seconds: float = 0.0
+    accuracy: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

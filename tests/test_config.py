@@ -85,3 +85,9 @@ def test_a_domain_is_one_of_those_known() -> None:
     assert parse_config('[tasks.x]\ndomain = "as_given"', Path("kbench.toml")).settings_for("x", {}).domain == "as_given"
     with pytest.raises(UsageError, match=r"`tasks\.x\.domain` is `given`; it must be one of `any`, `as_given`"):
         parse_config('[tasks.x]\ndomain = "given"', Path("kbench.toml"))
+
+
+def test_an_arithmetic_is_one_of_those_known() -> None:
+    assert parse_config('[verify]\narithmetic = "float32"', PATH).settings_for("x", {}).arithmetic == "float32"
+    with pytest.raises(UsageError, match="must be one of `any`, `float32`"):
+        parse_config('[verify]\narithmetic = "tf32"', PATH)

@@ -939,6 +939,7 @@ def _opening(engine: LocalEngine, job: Job, threads: int) -> dict[str, Any]:
         "trials": settings.trials,
         "threads": threads,
         "beyond_inputs": settings.domain == "any",
+        "strict_float32": settings.arithmetic == "float32",
         "cache": str(engine.options.cache),
         "driver": engine.facts["driver"],
         "draws": settings.draws,

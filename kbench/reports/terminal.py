@@ -42,6 +42,9 @@ def verdict_line(verdict: Verdict) -> Text:
     if verdict.status is Status.PASS:
         facts = [f"{verdict.trials} trials" if verdict.trials else "", *_more_checks(verdict), duration(verdict.seconds or None)]
         text.append("  " + ", ".join(fact for fact in facts if fact), "dim")
+        exactness = next((check.detail for check in verdict.checks if check.name == "precision"), "")
+        if exactness:
+            _append_line(text, exactness, "dim")
     elif verdict.reason or verdict.detail:
         where = f"case {verdict.case}: " if verdict.case else ""
         parts = [part for part in (verdict.reason, where + verdict.detail) if part]

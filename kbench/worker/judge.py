@@ -42,6 +42,7 @@ class Opening:
     cases: tuple[Case, ...]
     threads: int
     beyond_inputs: bool
+    strict_float32: bool
     cache: str
     driver: str
     draws: str
@@ -202,6 +203,7 @@ class Judge:
                     trials=opening.trials,
                     tolerance=opening.tolerance,
                     beyond_inputs=opening.beyond_inputs,
+                    strict_float32=opening.strict_float32,
                     distribution_cases=len(opening.cases) if opening.draws == "distribution" else 0,
                 )
             except ReferenceFault as error:

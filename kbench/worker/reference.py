@@ -126,13 +126,22 @@ class CaseReference:
     """
 
     def __init__(
-        self, reference: Reference, case: Case, *, trials: int, tolerance: Tolerance, beyond_inputs: bool = True, distribution_cases: int = 0
+        self,
+        reference: Reference,
+        case: Case,
+        *,
+        trials: int,
+        tolerance: Tolerance,
+        beyond_inputs: bool = True,
+        strict_float32: bool = False,
+        distribution_cases: int = 0,
     ) -> None:
         self.reference = reference
         self.case = case
         self.trial_count = trials
         self.tolerance = tolerance
         self.beyond_inputs = beyond_inputs
+        self.strict_float32 = strict_float32
         self.distribution_cases = distribution_cases
         self.init = reference.init_args(case)
         self.init_spec = _pickled(self.init)

@@ -15,7 +15,7 @@ import torch
 
 from kbench.protocol import Channel, Closed, Message, ProtocolError
 from kbench.records import CaseVerdict, CheckResult, Reason, Status, exploit
-from kbench.worker import distribution, memory, tensors, variants
+from kbench.worker import accuracy, distribution, memory, tensors, variants
 from kbench.worker.checks import CHECKS, REASONS
 from kbench.worker.cuda_on_cpu import faults
 from kbench.worker.evidence import Evidence
@@ -132,6 +132,7 @@ class CaseSession:
         self.weights_problem = ""
         self.notes: list[str] = []
         self._manifest: list[tuple[str, str, list[int]]] = []
+        self._accuracy: dict[str, Any] = {}
         self._variant = ""
         # How inputs are placed in their memory.
         self.layout = tensors.Layout
@@ -212,11 +213,40 @@ class CaseSession:
             errors.append((evidence.max_abs_error, evidence.max_rel_error))
             notes += [note for note in evidence.notes if note not in notes]
             done += 1
+            if done == 1 and not self.baseline:
+                failure = self._measure_accuracy(trial, evidence, failure, checks, notes)
             if failure is not None:
                 return self._verdict(failure, checks, notes, errors, done)
             last = [*last[-1:], trial]
         failure = self._repeat(last, checks) or self._judge_draws(last, checks) or self._try_variants(checks, notes)
         return self._verdict(failure, checks, notes, errors, done)
+
+    def _measure_accuracy(
+        self, trial: Trial, evidence: Evidence, failure: CheckResult | None, checks: dict[str, CheckResult], notes: list[str]
+    ) -> CheckResult | None:
+        """Measure errors against float64, and say which arithmetic they show; other than float32, where the task asks for it, is a failure."""
+        if failure is not None and failure.name != "values" or self._by_distribution(trial):
+            return failure
+        started = time.monotonic()
+        found = accuracy.measure(evidence, trial.oracle.rounded)
+        if found is None:
+            return failure
+        self._accuracy = found.plain()
+        told = f"its errors are those of {found.arithmetic}, not of float32"
+        shows_another = found.arithmetic != "float32"
+        if failure is not None:
+            checks[failure.name] = replace(failure, detail=f"{failure.detail}; {told}") if shows_another else failure
+            return checks[failure.name]
+        is_refused = shows_another and self.reference.strict_float32
+        checks["precision"] = CheckResult(
+            name="precision",
+            status=Status.FAIL if is_refused else Status.PASS,
+            detail=f"{told}: {accuracy.words(found)}" if shows_another else accuracy.words(found),
+            seconds=time.monotonic() - started,
+        )
+        if shows_another and not is_refused:
+            notes.append(told)
+        return checks["precision"] if is_refused else None
 
     def _try_variants(self, checks: dict[str, CheckResult], notes: list[str]) -> CheckResult | None:
         """Try inputs and weights beyond the given ones; a failure names the variant.
@@ -320,6 +350,7 @@ class CaseSession:
             max_abs_error=max(absolute, default=None),
             max_rel_error=max(relative, default=None),
             trials=trials,
+            accuracy=self._accuracy,
         )
 
     def failure(self, trial: Trial, **how: Any) -> CheckResult | None:

@@ -23,4 +23,4 @@ CHECKS: dict[str, Check] = {
 }
 
 # What a failed check is called in a record, where that is not its own name.
-REASONS = {"launch": "run", "patched": "exploit:global_state"}
+REASONS = {"launch": "run", "patched": "exploit:global_state", "precision": "values"}
