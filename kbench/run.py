@@ -34,7 +34,7 @@ _MEASURED = {column.name for column in dataclasses.fields(TimingRow)} - {column.
 # Columns that follow from raw samples.
 _FOLLOWING = frozenset(
     ["verdict", "pairs", "reference_s", "candidate_s", "speedup", "speedup_low", "speedup_high"]
-    + [f"{side}_{what}" for side in ("reference", "candidate") for what in ("wall_s", "hot_s")]
+    + [f"{side}_{what}" for side in ("reference", "candidate") for what in ("wall_s", "hot_s", "graph_s", "stream_s")]
 )
 # Baselines that only a GPU has.
 _CUDA_BASELINES = frozenset({"@cudagraph"})

@@ -31,6 +31,11 @@ _DISTURBED_SHARE = 0.05
 # A hypervisor that gives more than this share of the time to others is said, too.
 _STEAL_SHARE = 0.01
 
+# What may be measured in a steady state: calls in a CUDA graph, or queued in a stream.
+STEADY = ("graph", "stream")
+# Slopes over the two stretches of three chains differ by no more than this.
+_LINEAR = 0.03
+
 # Lists with an entry for each pair or slot, which several processes' samples add to.
 _LISTS = tuple(
     ["orders", *(f"{side}_{what}" for side in ("reference", "candidate") for what in ("s", "reports", "hot_s", "wall_s"))],
@@ -78,8 +83,45 @@ def conclude(samples: Samples) -> dict[str, Any]:
             "blocks": found.blocks,
             "process_speedups": list(found.process_speedups),
             **_hot(samples),
+            **{name: value for kind in STEADY if kind in samples for name, value in steady(kind, samples[kind]).items()},
         },
     }
+
+
+def steady(kind: str, chains: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what follows from chains of calls, by the names of columns: seconds a call of both sides, and the speed-up.
+
+    `chains` has `chains` (their lengths, in multiples of the shortest), `calls` (those of the shortest, one number a
+    side), and for each side a list of the seconds of every chain. What each chain costs besides its calls cancels
+    in the slope from the shortest to the longest.
+
+    Raises:
+        ValueError: time does not grow with the calls, or these are no chains.
+    """
+    try:
+        lengths, calls = chains["chains"], dict(zip(("reference", "candidate"), chains["calls"], strict=True))
+        slopes = [[(seconds[-1] - seconds[0]) / ((lengths[-1] - lengths[0]) * n) for seconds in chains[f"{side}_s"]] for side, n in calls.items()]
+    except (KeyError, IndexError, TypeError, ValueError, ZeroDivisionError):
+        raise ValueError(f"`{kind}` is missing something, or holds what cannot be there") from None
+    if len(slopes[0]) != len(slopes[1]) or not all(math.isfinite(slope) and slope > 0 for side in slopes for slope in side):
+        raise ValueError("time does not grow with the calls")
+    ratios = stats.block_log_ratios(slopes[0], slopes[1], 1)
+    interval = stats.rank_interval(ratios, stats.CONFIDENCE)
+    return {
+        f"reference_{kind}_s": stats.median(slopes[0]),
+        f"candidate_{kind}_s": stats.median(slopes[1]),
+        f"{kind}_speedup": math.exp(stats.hodges_lehmann(ratios)),
+        f"{kind}_speedup_low": math.exp(interval.low),
+        f"{kind}_speedup_high": math.exp(interval.high),
+    }
+
+
+def is_linear(lengths: Sequence[int], seconds: Sequence[Sequence[float]]) -> bool:
+    """Say whether time grows with the calls alike over the first and the second stretch of three chains."""
+    first, second, third = (stats.median([each[i] for each in seconds]) for i in range(3))
+    one, other, last = lengths
+    early, late = (second - first) / (other - one), (third - second) / (last - other)
+    return abs(early - late) <= _LINEAR * max(abs(early), abs(late))
 
 
 def joined(parts: Sequence[Samples]) -> dict[str, Any]:

@@ -55,6 +55,38 @@ def test_what_happened_meanwhile_is_flagged(change: dict[str, Any], flag: str) -
     assert samples.conclude(measured(**change))["flags"] == [flag]
 
 
+CHAINS = {
+    "chains": [1, 3, 6],
+    "calls": [2, 10],
+    # Two calls of 50 us and ten of 10 us, each chain 20 us longer for what launches it.
+    "reference_s": [[120e-6, 320e-6, 620e-6]] * 12,
+    "candidate_s": [[120e-6, 320e-6, 620e-6]] * 12,
+}
+
+
+def test_a_call_of_a_chain_is_the_slope_without_what_launches_it() -> None:
+    extra = samples.conclude(measured(graph=CHAINS))["extra"]
+
+    assert (extra["reference_graph_s"], extra["candidate_graph_s"]) == (pytest.approx(50e-6), pytest.approx(10e-6))
+    assert extra["graph_speedup"] == pytest.approx(5.0)
+    assert extra["graph_speedup_low"] == pytest.approx(5.0)
+    assert "reference_stream_s" not in extra
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [{}, {**CHAINS, "calls": [2]}, {**CHAINS, "calls": [0, 1]}, {**CHAINS, "reference_s": [[1, 2]] * 11}, {**CHAINS, "candidate_s": [[3, 2, 1]] * 12}],
+)
+def test_what_is_no_chain_is_refused(spoilt: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"`graph`|does not grow"):
+        samples.conclude(measured(graph=spoilt))
+
+
+def test_time_that_does_not_grow_with_the_calls_alike_is_not_linear() -> None:
+    assert samples.is_linear((1, 3, 6), CHAINS["reference_s"])
+    assert not samples.is_linear((1, 3, 6), [[120e-6, 320e-6, 700e-6]] * 12)
+
+
 def test_processes_that_disagree_widen_the_interval() -> None:
     """Each pair of processes is tight about another value: the interval of one alone misses the truth."""
     effects = [0.04, -0.03, 0.01, -0.02, 0.03, -0.03]

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from kbench import stats
+from kbench import samples, stats
 from kbench.worker import tensors
 from kbench.worker.session import CandidateFault
 from kbench.worker.timing import steady
@@ -32,8 +32,6 @@ _STREAM_CALLS_MOST = 200
 _STREAM_ENQUEUE_S = 12e-3
 _STEADY_PAIRS = 12
 _SHOWN_SHARE = 0.25
-# Slopes over the first and the second stretch of the chains differ by no more than this.
-_LINEAR = 0.03
 # Sets of inputs that chains visit in turn, and the most that they may take together.
 _SETS_BYTES = 256 * 2**20
 _WALL_CALLS = 4
@@ -127,22 +125,19 @@ class CaseExaminer(CaseTimer):
         if not self._is_right(sets, steady.CHAINS[-1] * calls[1], seed):
             self._notes.append(f"{kind} not measured: the candidate's outputs differ there")
             return
-        slopes = [[_slope(seconds, n) for seconds in side] for side, n in zip(chains, calls, strict=True)]
-        self._samples[kind] = {"calls": calls, "chains": list(steady.CHAINS), "reference_s": chains[0], "candidate_s": chains[1]}
-        if min(min(side) for side in slopes) <= 0:
-            self._notes.append(f"{kind} not measured: time does not grow with the calls")
+        measured = {"calls": calls, "chains": list(steady.CHAINS), "reference_s": chains[0], "candidate_s": chains[1]}
+        try:
+            self._found.update(samples.steady(kind, measured))
+        except ValueError as error:
+            self._notes.append(f"{kind} not measured: {error}")
             return
-        for name, side, measured in zip(("reference", "candidate"), slopes, chains, strict=True):
-            self._found[f"{name}_{kind}_s"] = stats.median(side)
-            if not _is_linear(measured):
+        self._samples[kind] = measured
+        for name, seconds in zip(("reference", "candidate"), chains, strict=True):
+            if not samples.is_linear(steady.CHAINS, seconds):
                 self._flags.add(f"{name}_{kind}_not_linear")
         # One launch in a while that was slower than the sleep before it leaves a median alone.
         if max(shown) > _SHOWN_SHARE * _STEADY_PAIRS:
             self._flags.add(f"{kind}_host_bound")
-        ratios = stats.block_log_ratios(slopes[0], slopes[1], 1)
-        interval = stats.rank_interval(ratios, stats.CONFIDENCE)
-        self._found[f"{kind}_speedup"] = math.exp(stats.hodges_lehmann(ratios))
-        self._found[f"{kind}_speedup_low"], self._found[f"{kind}_speedup_high"] = math.exp(interval.low), math.exp(interval.high)
 
     def _is_right(self, sets: list[int], calls: int, seed: int) -> bool:
         """Whether the last call of the last chain computed what the reference does."""
@@ -189,18 +184,6 @@ class CaseExaminer(CaseTimer):
 def _chain_calls(call_s: float, floor_s: float, step_s: float) -> int:
     least_s = max(_CHAIN_S, _CHAIN_STEPS * step_s, _CHAIN_FLOORS * floor_s)
     return min(_CHAIN_CALLS_MOST, max(1, math.ceil(least_s / call_s)))
-
-
-def _slope(seconds: list[float], calls: int) -> float:
-    """Seconds a call, from the shortest and the longest chain."""
-    return (seconds[-1] - seconds[0]) / ((steady.CHAINS[-1] - steady.CHAINS[0]) * calls)
-
-
-def _is_linear(chains: list[list[float]]) -> bool:
-    first, second, third = (stats.median([seconds[i] for seconds in chains]) for i in range(3))
-    one, three, six = steady.CHAINS
-    early, late = (second - first) / (three - one), (third - second) / (six - three)
-    return abs(early - late) <= _LINEAR * max(abs(early), abs(late))
 
 
 def _parse_kernels(answer: dict[str, Any]) -> dict[str, Any]:
