@@ -1,11 +1,12 @@
 """How long does a candidate wait for its extensions? Torch's own `load_inline` against kbench, in turn, on this machine.
 
-    python benchmarks/build.py [CANDIDATE.py…]
+    python benchmarks/build.py [--side-by-side] [CANDIDATE.py…]
 
 Without names: every candidate of the project that builds something here. `plain` is the import of the file in a new
 process with torch's own functions, for the same architecture; `cold` is the build step of `kbench verify` with an
 empty cache, from the start of the candidate's process to its end; `unchanged` the same again, of which `asked` is from
 the request to the answer. CPU seconds are those of all processes of a build, which a busy machine changes least.
+With `--side-by-side` all plain builds run while kbench's are measured one after another: for a machine of many cores.
 Exits 1 where a document candidate takes more than 0.35 of plain's time, or an unchanged one waits 0.05 s.
 """
 
@@ -23,7 +24,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,92 +41,87 @@ TIMEOUT_S = 900.0
 COLUMNS = ("candidate", "plain s", "cold s", "ratio", "plain CPU", "cold CPU", "ratio", "unchanged s", "asked s", "headers")
 
 
-@dataclass(frozen=True)
-class Measured:
-    """One candidate's seconds, by the clock and of processors."""
-
-    plain_s: float
-    plain_cpu_s: float
-    cold_s: float
-    cold_cpu_s: float
-    unchanged_s: float
-    asked_s: float
-    headers: str
-
-    @property
-    def ratio(self) -> float:
-        """What kbench takes of plain's time."""
-        return self.cold_s / self.plain_s
-
-
 def main() -> int:
     """Measure each candidate and print a row as soon as it is known."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("candidates", nargs="*", type=Path)
+    parser.add_argument("--side-by-side", action="store_true", help="run the plain builds beside kbench's")
     parser.add_argument("--plain", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.plain:
         (candidate,) = arguments.candidates
-        print(json.dumps({"seconds": seconds_to_import(candidate)}))
+        print(json.dumps({"seconds": seconds_to_import(candidate), "cpu_s": cpu_s()}))
         return 0
     files = arguments.candidates or [path for path in sorted(ROOT.glob("candidates/*/*.py")) if "load_inline(" in path.read_text()]
     print(f"{platform.node()}, {len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f}; {versions()}", flush=True)
     start_cpu_s = asyncio.run(cpu_of_a_start())
     print_row(COLUMNS)
     broken = []
-    for path in map(Path.resolve, files):
-        found = measure(path, start_cpu_s)
-        label = f"{path.parent.name}/{path.stem}"
-        if isinstance(found, str):
-            print_row((label, found))
-            continue
-        cpu_ratio = found.cold_cpu_s / found.plain_cpu_s
-        seconds = (f"{found.plain_cpu_s:.1f}", f"{found.cold_cpu_s:.1f}", f"{cpu_ratio:.2f}", f"{found.unchanged_s:.3f}", f"{found.asked_s:.3f}")
-        print_row((label, f"{found.plain_s:.1f}", f"{found.cold_s:.1f}", f"{found.ratio:.2f}", *seconds, found.headers))
-        if path.stem == "document" and found.ratio > COLD_RATIO:
-            broken.append(f"{label}: cold build at {found.ratio:.2f} of plain, at most {COLD_RATIO}")
-        if found.asked_s > UNCHANGED_S:
-            broken.append(f"{label}: unchanged build answered in {found.asked_s:.3f} s, at most {UNCHANGED_S}")
+    with tempfile.TemporaryDirectory(prefix="kbench-build-") as folder:
+        plain = {path: Plain(path.resolve(), Path(folder) / str(index)) for index, path in enumerate(files)}
+        if arguments.side_by_side:
+            for process in plain.values():
+                process.start()
+        for path in files:
+            broken += row(path.resolve(), plain[path], Path(folder) / "cache" / path.parent.name / path.stem, start_cpu_s)
     for line in broken:
         print(f"over the demand: {line}")
     return 1 if broken else 0
 
 
-def measure(path: Path, start_cpu_s: float) -> Measured | str:
-    """Build one candidate in both ways; what went wrong, if something did."""
-    with tempfile.TemporaryDirectory(prefix="kbench-build-") as folder:
-        before_s = cpu_s()
-        plain = import_in_torchs_way(path, Path(folder) / "plain")
-        if isinstance(plain, str):
-            return f"plain: {plain}"
-        plain_cpu_s = cpu_s() - before_s
-        before_s = cpu_s()
-        cold, again = asyncio.run(build_twice(path, Path(folder) / "cache"))
-        if not cold.get("ok") or not again.get("ok"):
-            return f"kbench: {(again if cold.get('ok') else cold).get('message', 'it ended')}"
-        return Measured(
-            plain_s=plain,
-            plain_cpu_s=plain_cpu_s,
-            cold_s=cold["build_s"],
-            cold_cpu_s=cpu_s() - before_s - start_cpu_s,
-            unchanged_s=again["build_s"],
-            asked_s=sum(build.wait_s for build in again["records"]),
-            headers="+".join(build.headers for build in cold["records"]),
-        )
+def row(path: Path, plain: Plain, cache: Path, start_cpu_s: float) -> list[str]:
+    """Measure one candidate, print its row, and say which demands it does not meet."""
+    label = f"{path.parent.name}/{path.stem}"
+    before_s = cpu_s()
+    cold, again = asyncio.run(build_twice(path, cache))
+    cold_cpu_s = cpu_s() - before_s - start_cpu_s
+    if not (cold.get("ok") and again.get("ok")):
+        print_row((label, f"kbench: {(again if cold.get('ok') else cold).get('message', 'it ended')}"))
+        return [f"{label}: not built"]
+    asked_s = sum(build.wait_s for build in again["records"])
+    headers = "+".join(build.headers for build in cold["records"])
+    told = plain.result()
+    if isinstance(told, str):
+        print_row((label, f"plain: {told}", f"cold {cold['build_s']:.1f}", f"{cold_cpu_s:.1f} CPU", f"{again['build_s']:.3f}", f"{asked_s:.3f}", headers))
+        return [f"{label}: no plain build to compare with"]
+    ratio, cpu_ratio = cold["build_s"] / told["seconds"], cold_cpu_s / told["cpu_s"]
+    seconds = (f"{told['seconds']:.1f}", f"{cold['build_s']:.1f}", f"{ratio:.2f}", f"{told['cpu_s']:.1f}", f"{cold_cpu_s:.1f}", f"{cpu_ratio:.2f}")
+    print_row((label, *seconds, f"{again['build_s']:.3f}", f"{asked_s:.3f}", headers))
+    broken = []
+    if path.stem == "document" and ratio > COLD_RATIO:
+        broken.append(f"{label}: cold build at {ratio:.2f} of plain, at most {COLD_RATIO}")
+    if asked_s > UNCHANGED_S:
+        broken.append(f"{label}: unchanged build answered in {asked_s:.3f} s, at most {UNCHANGED_S}")
+    return broken
 
 
-def import_in_torchs_way(path: Path, folder: Path) -> float | str:
-    """The seconds of the import in a new process, with torch's own functions; torch's import is not in it."""
-    folder.mkdir()
-    environment = {**os.environ, "TORCH_EXTENSIONS_DIR": str(folder)}
-    environment.setdefault("TORCH_CUDA_ARCH_LIST", "9.0")
-    environment.setdefault("CUDA_HOME", "/usr/local/cuda")
-    command = [sys.executable, __file__, "--plain", str(path)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    lines = ended.stdout.strip().splitlines()
-    if ended.returncode or not lines:
-        return (ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"])[-1][:120]
-    return float(json.loads(lines[-1])["seconds"])
+class Plain:
+    """The import of a candidate in a process of its own with torch's functions; torch's import is not in its seconds."""
+
+    def __init__(self, path: Path, folder: Path) -> None:
+        self._path = path
+        self._folder = folder
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        """Begin; without this, `result` does."""
+        self._folder.mkdir()
+        environment = {**os.environ, "TORCH_EXTENSIONS_DIR": str(self._folder)}
+        environment.setdefault("TORCH_CUDA_ARCH_LIST", "9.0")
+        environment.setdefault("CUDA_HOME", "/usr/local/cuda")
+        command = [sys.executable, __file__, "--plain", str(self._path)]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+    def result(self) -> dict[str, float] | str:
+        """Wait for `seconds` and `cpu_s`, or for what went wrong."""
+        if self._process is None:
+            self.start()
+        assert self._process is not None
+        output, errors = self._process.communicate()
+        lines = output.strip().splitlines()
+        if self._process.returncode or not lines:
+            return (errors.strip().splitlines() or [f"exit code {self._process.returncode}"])[-1][:120]
+        return dict(json.loads(lines[-1]))
 
 
 def seconds_to_import(path: Path) -> float:

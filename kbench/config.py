@@ -195,6 +195,20 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "kbench"
 
 
+def cache_limit_bytes() -> int:
+    """How large the build cache may grow: `$KBENCH_CACHE_GB` (10^9 bytes each), by default 10.
+
+    Raises:
+        UsageError: the variable holds no such number.
+    """
+    chosen = os.environ.get("KBENCH_CACHE_GB", "10")
+    try:
+        return int(_number(least=0, most=1e6)(float(chosen)) * 10**9)
+    except ValueError:
+        hint = "0 keeps nothing but the last build"
+        raise UsageError(f"`KBENCH_CACHE_GB` is `{_shown(chosen)}`; it must be a number of gigabytes from 0 to 1000000", hint=hint) from None
+
+
 def warm_seconds() -> float:
     """How long a process with torch imported waits for the next command: `$KBENCH_WARM_S`, 0 for not at all.
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from kbench import discovery, warm
-from kbench.config import cache_folder, warm_seconds
+from kbench.config import cache_folder, cache_limit_bytes, warm_seconds
 from kbench.errors import KbenchError
 from kbench.outcome import EXIT_ERROR, EXIT_PASS
 
@@ -157,11 +157,11 @@ def _sandbox(facts: dict[str, object]) -> Finding:
 
 
 def describe_cache() -> str:
-    """One line on the build cache."""
+    """One line on the build cache; `KBENCH_CACHE_GB` bounds it."""
     folder = cache_folder() / "builds"
     entries = [path for path in folder.iterdir() if (path / "entry.json").is_file()] if folder.is_dir() else []
     size = sum(file.stat().st_size for path in entries for file in path.iterdir())
-    return f"{folder}: {len(entries)} builds, {size / 2**20:.0f} MiB"
+    return f"{folder}: {len(entries)} builds, {size / 1e6:.0f} MB of at most {cache_limit_bytes() / 1e9:g} GB"
 
 
 def clear_cache() -> str:

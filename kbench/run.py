@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from kbench import __version__, discovery, identity, samples
-from kbench.config import RunRequest, TaskSettings, cache_folder, warm_seconds
+from kbench.config import RunRequest, TaskSettings, cache_folder, cache_limit_bytes, warm_seconds
 from kbench.discovery import Selection
 from kbench.engines.local import Events, Job, LocalEngine, Options, Result
 from kbench.errors import NothingSelectedError, UsageError
@@ -164,6 +164,7 @@ class _Session(Events):
             gpu_jobs=self._request.jobs or 1,
             seed=self._seed,
             cache=cache_folder(),
+            cache_limit_bytes=cache_limit_bytes(),
             repeat=self._request.repeat,
             energy=self._request.energy,
             hidden=_hidden(self._request),

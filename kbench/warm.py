@@ -29,7 +29,7 @@ ANSWER_S = 3.0
 # What torch and its libraries do not look at while they are imported; a command has its own all the same.
 _PASSING = frozenset(
     "PWD OLDPWD SHLVL _ TERM COLORTERM COLUMNS LINES NO_COLOR FORCE_COLOR CLICOLOR LS_COLORS PS1 SSH_CLIENT SSH_CONNECTION SSH_TTY "
-    "SSH_AUTH_SOCK TMUX TMUX_PANE STY WINDOW WINDOWID XDG_SESSION_ID KBENCH_CACHE_DIR KBENCH_WARM_S PYTEST_CURRENT_TEST".split()
+    "SSH_AUTH_SOCK TMUX TMUX_PANE STY WINDOW WINDOWID XDG_SESSION_ID KBENCH_CACHE_DIR KBENCH_CACHE_GB KBENCH_WARM_S PYTEST_CURRENT_TEST".split()
 )
 # What a process inherits and a fork of another one would not have, by the names in /proc/self/status.
 _INHERITED = ("Umask", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "SigIgn", "Cpus_allowed", "Mems_allowed")

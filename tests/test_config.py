@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbench.config import Config, Tolerance, parse_config
+from kbench.config import Config, Tolerance, cache_limit_bytes, parse_config
 from kbench.errors import UsageError
 
 PATH = Path("kbench.toml")
@@ -91,3 +91,11 @@ def test_an_arithmetic_is_one_of_those_known() -> None:
     assert parse_config('[verify]\narithmetic = "float32"', PATH).settings_for("x", {}).arithmetic == "float32"
     with pytest.raises(UsageError, match="must be one of `any`, `float32`"):
         parse_config('[verify]\narithmetic = "tf32"', PATH)
+
+
+def test_the_size_of_the_build_cache_is_a_number_of_gigabytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KBENCH_CACHE_GB", "1.5")
+    assert cache_limit_bytes() == 1_500_000_000
+    monkeypatch.setenv("KBENCH_CACHE_GB", "a lot")
+    with pytest.raises(UsageError, match="`a lot`"):
+        cache_limit_bytes()

@@ -105,7 +105,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to run: `jobs` lanes on the CPU and `gpu_jobs` on each GPU, the root seed, the folder of the build cache, the sandbox's mode.
+    """How to run: `jobs` lanes on the CPU and `gpu_jobs` on each GPU, the root seed, the build cache and its size, the sandbox's mode.
 
     `contract` asks every contract of an accepted candidate, `strict` fails it for one that is broken.
     `hidden` is what no candidate may read, `memory_bytes` what a candidate and all that it starts may use;
@@ -115,6 +115,7 @@ class Options:
     jobs: int
     seed: int
     cache: Path
+    cache_limit_bytes: int = 10 * 10**9
     gpu_jobs: int = 1
     repeat: int | None = None
     energy: bool = False
@@ -686,6 +687,7 @@ class CandidateProcess:
         channel, fd = channel_pair()
         args: dict[str, Any] = {
             "cache": str(self._engine.options.cache),
+            "cache_limit_bytes": self._engine.options.cache_limit_bytes,
             "jobs": 2,
             "capabilities": [gpu["capability"] for gpu in self._engine.facts["gpus"]],
             "limits": {"memory_bytes": self._engine.options.memory_bytes, "max_processes": _MAX_BUILD_PROCESSES},

@@ -15,7 +15,7 @@ from typing import Any
 from kbench.protocol import Channel
 from kbench.worker import confine
 from kbench.worker.build import toolchain
-from kbench.worker.build.cache import Cache
+from kbench.worker.build.cache import DEFAULT_LIMIT_BYTES, Cache
 from kbench.worker.build.make import build
 from kbench.worker.build.processes import Confine
 from kbench.worker.build.request import BuildRequest, BuildResult
@@ -34,7 +34,7 @@ def main(args: Mapping[str, Any], fds: list[int]) -> None:
     else:
         result = build(
             request,
-            Cache(Path(args["cache"])),
+            Cache(Path(args["cache"]), limit_bytes=args.get("cache_limit_bytes", DEFAULT_LIMIT_BYTES)),
             jobs=int(args["jobs"]),
             confine=_confine(args.get("confine"), request),
             capabilities=args.get("capabilities", ()),

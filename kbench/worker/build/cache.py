@@ -15,6 +15,7 @@ import fcntl
 import hashlib
 import json
 import os
+import secrets
 import shutil
 import stat
 import tempfile
@@ -34,6 +35,8 @@ _KEEP_FRACTION = 0.9
 _ABANDONED_S = 86_400
 _MARKER = "entry.json"
 _LOCKS, _WORK, _WANTED = "locks", "work", "wanted"
+# The end of the name of a folder that somebody is removing, or was when killed.
+_GONE = ".gone"
 _HEADER_LIMIT_BYTES = 64 * 2**20
 # A marker is a log of 32 kB and at most some thousand headers.
 _MARKER_LIMIT_BYTES = 2**24
@@ -50,20 +53,13 @@ class Usage:
     limit_bytes: int
 
 
-def default_root() -> Path:
-    """`$KBENCH_CACHE_DIR`, or `kbench` in the user's cache folder."""
-    if chosen := os.environ.get("KBENCH_CACHE_DIR"):
-        return Path(chosen).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "kbench"
-
-
 class Cache:
     """The build cache in one folder; any number of processes may share it."""
 
-    def __init__(self, root: Path | None = None, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
+    def __init__(self, root: Path, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
         """Name the folder; nothing is created before the first build."""
         # Compilers run in a folder of their own, so a path that counts from this one would lead them astray.
-        self.root = (root or default_root()).absolute() / "builds"
+        self.root = root.absolute() / "builds"
         self.limit_bytes = limit_bytes
 
     def lookup(self, key: str) -> BuildResult | None:
@@ -192,12 +188,14 @@ class Cache:
 
     def _entries(self) -> list[Path]:
         try:
-            return [folder for folder in self.root.iterdir() if folder.name not in {_LOCKS, _WORK, _WANTED}]
+            return [folder for folder in self.root.iterdir() if folder.name not in {_LOCKS, _WORK, _WANTED} and folder.suffix != _GONE]
         except FileNotFoundError:
             return []
 
     def _sweep_work(self, *, older_than_s: float) -> None:
         """Remove what killed builds left; who holds the lock of a folder is still at work."""
+        for folder in self.root.glob(f"*{_GONE}"):
+            shutil.rmtree(folder, ignore_errors=True)
         with suppress(FileNotFoundError):
             for folder in (self.root / _WORK).iterdir():
                 with suppress(OSError), _locked(self.root / _LOCKS / folder.name, wait=False):
@@ -298,7 +296,7 @@ def _size_bytes(folder: Path) -> int:
 
 def _remove(folder: Path) -> None:
     """Remove a folder as others see it at once: it loses its name first, then its content."""
-    doomed = folder.with_name(f"{folder.name}.{os.getpid()}.gone")
+    doomed = folder.with_name(f"{folder.name}.{secrets.token_hex(8)}{_GONE}")
     try:
         folder.rename(doomed)
     except FileNotFoundError:

@@ -108,6 +108,18 @@ def test_no_two_builds_have_a_folder_of_the_same_name(tmp_path: Path) -> None:
         assert not list(second.iterdir())
 
 
+def test_what_a_killed_process_was_removing_is_no_entry_and_goes_with_the_rest(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    store(cache, "key")
+    (cache.root / "key").rename(cache.root / "key.0123.gone")
+    (cache.root / "work" / "other.0123.gone").mkdir()
+
+    assert cache.usage().entries == 0
+    assert store(cache, "key").ok
+    cache.clear()
+    assert not list(cache.root.glob("**/*.gone"))
+
+
 def test_usage_counts_entries_and_failures_and_clearing_empties_it(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     store(cache, "good")

@@ -187,6 +187,44 @@ def test_a_killed_builder_leaves_nothing_that_hangs_the_next(tmp_path: Path) -> 
     assert not any((tmp_path / "builds" / "work").iterdir())
 
 
+def _build_with(compiler: Path, root: Path) -> None:
+    build(dataclasses.replace(REQUEST, environment=(f"CXX={compiler}",)), Cache(root), jobs=1)
+
+
+def test_a_compiler_that_outlives_its_killed_builder_does_not_disturb_the_next(tmp_path: Path) -> None:
+    for name in ("started", "released", "ended"):
+        os.mkfifo(tmp_path / name)
+    (tmp_path / "first").touch()
+    compiler = tmp_path / "c++"
+    compiler.write_text(f"""#!/bin/sh
+cd {tmp_path}
+if test -e first; then
+    rm first
+    echo > started
+    read word < released
+    for word; do last=$word; done
+    echo garbage > "$last"
+    echo > ended
+    exit 0
+fi
+exec c++ "$@"
+""")
+    compiler.chmod(0o755)
+    process = multiprocessing.get_context("fork").Process(target=_build_with, args=(compiler, tmp_path / "cache"))
+    process.start()
+    (tmp_path / "started").read_bytes()
+    process.kill()
+    process.join()
+    with Cache(tmp_path / "cache").lock("another key"):
+        made = build(dataclasses.replace(REQUEST, environment=(f"CXX={compiler}",)), Cache(tmp_path / "cache"), jobs=1)
+    (tmp_path / "released").write_bytes(b"\n")
+    (tmp_path / "ended").read_bytes()
+
+    assert made.ok, made.log
+    assert ctypes.CDLL(made.path).answer() == 42
+    assert not list((tmp_path / "cache/builds/work").iterdir())
+
+
 def test_a_killed_compiler_is_no_verdict_on_the_source(tmp_path: Path) -> None:
     compiler = tmp_path / "c++"
     compiler.write_text("#!/bin/sh\nkill -9 $$\n")
