@@ -48,6 +48,9 @@ _DELAY_PER_ENQUEUE = 1.5
 _BURN_AHEAD_S = 2e-3
 # Enough for torch to have all its threads take part in an addition.
 _WAKING_ELEMENTS = 2**17
+# Cycles that hide a launch or two, and three of a slow host: 20 us and 0.1 ms.
+_START_HIDES = 40_000
+_CALIBRATION_HIDES = 200_000
 # Readings from which the step of the events' clock is told: sleeps that differ by a few cycles.
 _STEP_READINGS = 40
 _STEP_CYCLES = 20_000
@@ -259,6 +262,8 @@ class CudaTimer(_Base):
 
     def _slept(self, cycles: int) -> float:
         first, second, _ = self._events
+        # As in a slot, the device is busy until all is queued: otherwise the launch would be part of the sleep's cost.
+        self._sleep(_CALIBRATION_HIDES)
         first.record()
         self._sleep(cycles)
         second.record()
@@ -336,6 +341,8 @@ class CudaTimer(_Base):
                 torch.sum(self._flush, dim=0, out=self._sink)
             else:
                 self._call(*args)
+            # Not started before the sleep is queued, whose length tells the clock.
+            self._sleep(_START_HIDES)
             start.record()
             self._sleep(cycles)
             before.record()

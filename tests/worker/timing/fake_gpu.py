@@ -44,6 +44,11 @@ class FakeGpu:
     def queue(self, seconds: float) -> None:
         self.stream_s = max(self.stream_s, self.host_s) + seconds
 
+    def sleep(self, cycles: int) -> None:
+        # A launch like any other one: right after an event that nothing keeps busy, it is part of what events read.
+        self.host_s += 5e-6
+        self.queue(SLEEP_COST_S + cycles / CLOCK_HZ)
+
     def synchronize(self) -> int:
         if self.capturing is not None:
             raise RuntimeError("operation not permitted when stream is capturing")
@@ -136,7 +141,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
 
     properties = types.SimpleNamespace(L2_cache_size=1 << 16, uuid="fake")
     for name, value in {
-        "_sleep": lambda cycles: gpu.queue(SLEEP_COST_S + cycles / CLOCK_HZ),
+        "_sleep": gpu.sleep,
         "get_device_properties": lambda _: properties,
         "synchronize": lambda *_: gpu.synchronize(),
         "reset_peak_memory_stats": lambda _: None,

@@ -19,7 +19,7 @@ from kbench.worker.timing import pairs, slots, steady
 from kbench.worker.timing.examine import CaseExaminer
 from kbench.worker.timing.pairs import CaseTimer
 
-from .fake_gpu import EVENT_S, FakeGpu, burst_clock, install
+from .fake_gpu import CLOCK_HZ, EVENT_S, FakeGpu, burst_clock, install
 
 REFERENCE = """
 import torch
@@ -133,6 +133,15 @@ def test_a_slot_measures_the_device_and_not_the_launches(gpu: FakeGpu, reference
     assert found["candidate_s"] == pytest.approx(25e-6 + EVENT_S / 2, abs=1e-8)
     assert found["verdict"] == "faster"
     assert found["extra"]["reference_hot_s"] == pytest.approx(found["reference_s"], rel=1e-3)
+
+
+def test_the_clock_of_the_card_is_told_by_the_sleep_of_each_slot_however_short(gpu: FakeGpu, reference: CaseReference) -> None:
+    found = timed(reference, add_one(gpu, 50e-6, host_s=300e-6), add_one(gpu, 25e-6, host_s=5e-6))
+
+    for side in ("reference", "candidate"):
+        clocks = [report["sm_clock_hz"] for report in found["samples"][f"{side}_reports"]]
+        assert clocks == pytest.approx([CLOCK_HZ] * len(clocks), rel=2e-3)
+    assert found["extra"]["cycles_speedup"] == pytest.approx(found["speedup"], rel=3e-3)
 
 
 def test_swapped_sides_give_the_inverse(gpu: FakeGpu, reference: CaseReference) -> None:
