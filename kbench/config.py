@@ -70,7 +70,7 @@ class TaskSettings:
     tolerances: Mapping[str, Tolerance] = field(default_factory=lambda: dict(DEFAULT_TOLERANCES))
     precision: float = 0.01
     budget_s: float = 2.0
-    processes: int = 1
+    processes: int | None = None
     baselines: tuple[str, ...] = ("@compile",)
 
     @property
@@ -381,7 +381,7 @@ SETTINGS: Mapping[str, Setting] = {
         section="time",
         must="a whole number from 1 to 100",
         parse=_count(most=100),
-        hint="the default is `1`; with 8, the interval counts what differs from one process to another",
+        hint="left out, one, and up to 8 where one cannot tell",
     ),
     "baselines": Setting(
         section="time",

@@ -244,7 +244,7 @@ class Timing:
     candidate_wall_s: float | None = None
     flags: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    extra: Mapping[str, object] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
     samples: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -52,8 +52,8 @@ _OUTLIER_SPREADS = 5.0
 _OUTLIER_SHARE = 0.05
 # A reference whose middle half is wider than this share of its median scatters.
 _SCATTER = 0.25
-# Knowledge of the scatter between processes counts like so many of them.
-_PLACEMENT_PROCESSES = 8
+# Knowledge of the scatter between processes counts like so many of them beyond the first.
+_PLACEMENT_PROCESSES = 3
 # Being first or second in a pair must not matter by more than this.
 _ORDER_LIMIT = 0.01
 _RESAMPLES = 2000
@@ -128,7 +128,7 @@ class PairedTiming:
     `delta` is the relative difference from which a verdict is given. `self_check` is the log ratio
     of the reference to itself, and `order_effect` that of the first to the second of a pair; None
     where the pairs are too few to tell. `process_speedups` has the speed-up that each pair of
-    processes saw, in order.
+    processes saw, in order, and `inside` the standard error of one of them.
     """
 
     verdict: Comparison
@@ -141,6 +141,7 @@ class PairedTiming:
     self_check: float | None
     order_effect: float | None
     process_speedups: tuple[float, ...]
+    inside: float
     reference: Summary
     candidate: Summary
     flags: tuple[str, ...]
@@ -256,6 +257,7 @@ def compare(
         self_check=self_check.median() if self_check else None,
         order_effect=order_effect.median() if order_effect else None,
         process_speedups=tuple(map(math.exp, centre.medians)),
+        inside=math.sqrt(centre.inside),
         reference=reference,
         candidate=candidate,
         flags=tuple(_flags(interval, noise, self_check, order_effect, reference, candidate)),
@@ -449,6 +451,7 @@ class _Centre:
         self._parts = parts
         self._placement = placement
         self.medians = [part.median() for part in parts]
+        self.inside = math.fsum(part.variance() for part in parts) / len(parts)
 
     def median(self) -> float:
         return self.medians[0] if len(self.medians) == 1 else math.fsum(self.medians) / len(self.medians)
@@ -469,7 +472,7 @@ class _Centre:
             centre = self.median()
             return Interval(low=centre - math.hypot(centre - within.low, reach), high=centre + math.hypot(within.high - centre, reach))
         centre = self.median()
-        inside = math.fsum(part.variance() for part in self._parts) / count
+        inside = self.inside
         seen = math.fsum((x - centre) ** 2 for x in self.medians)
         expected = known * (self._placement**2 + inside) if known and math.isfinite(inside) else 0.0
         known = known if expected else 0

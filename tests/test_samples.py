@@ -118,6 +118,58 @@ def test_processes_that_agree_give_their_verdict() -> None:
     assert 1.04 < concluded["speedup_low"] < 1.05 < concluded["speedup_high"] < 1.06
 
 
+def test_a_clear_difference_asks_for_no_further_processes() -> None:
+    assert samples.is_settled(measured(1.0, placement=0.01))
+
+
+def test_a_difference_that_placement_could_make_asks_for_further_processes_until_they_agree() -> None:
+    """One pair of processes sees 5 %, as tight as can be; where memory lies could do that."""
+    parts = [measured(0.05, seed=seed, placement=0.014) for seed in range(8)]
+    settled = [samples.is_settled(samples.joined(parts[:count])) for count in range(1, 9)]
+
+    assert not settled[0]
+    assert settled[-1]
+    assert samples.conclude(samples.joined(parts[: 1 + settled.index(True)]))["verdict"] == "faster"
+
+
+def test_a_clock_that_scatters_more_than_processes_do_asks_for_none() -> None:
+    rng = random.Random(1)
+    noisy = measured(placement=0.003)
+    noisy["candidate_s"] = [s * rng.lognormvariate(0, 0.2) for s in noisy["candidate_s"]]
+
+    assert samples.conclude(noisy)["verdict"] == "unresolved"
+    assert samples.is_settled(noisy)
+
+
+def test_long_kernels_scatter_less_from_process_to_process() -> None:
+    short, long = (samples.placement("cuda_events_cold", s, s) for s in (20e-6, 5e-3))
+
+    assert short == pytest.approx(0.01 * 2**0.5)
+    assert long < 0.0005
+    assert samples.placement("cpu_monotonic", 20e-6, 5e-3) == pytest.approx(0.003 * 2**0.5)
+
+
+@pytest.mark.parametrize("scatter", [0.004, 0.008, 0.014])
+def test_verdicts_over_fresh_processes_hold_for_equal_sides_and_for_five_percent(scatter: float) -> None:
+    """60 candidates of each kind, timed in as many processes as it takes, whose memory lies where it lies."""
+    rng = random.Random(5)
+    wrong = held = called = 0
+    for effect in [0.0] * 60 + [0.05] * 60:
+        parts: list[dict[str, Any]] = []
+        while len(parts) < 8 and not (parts and samples.is_settled(samples.joined(parts))):
+            own = (1 + effect) * rng.lognormvariate(0, scatter) - 1
+            parts.append(measured(own, seed=rng.randrange(10**6), placement=0.014))
+        concluded = samples.conclude(samples.joined(parts))
+        held += concluded["speedup_low"] <= 1 + effect <= concluded["speedup_high"]
+        wrong += concluded["verdict"] == "slower" or (not effect and concluded["verdict"] == "faster")
+        called += bool(effect) and concluded["verdict"] == "faster"
+
+    assert wrong <= 1
+    assert held >= 114
+    # As far as eight processes can tell.
+    assert called >= (57 if scatter <= 0.008 else 45)
+
+
 def test_samples_of_an_older_version_are_read() -> None:
     old = measured(0.05)
     for name in ("format", "flags", "reference_wall_s", "candidate_wall_s"):

@@ -318,15 +318,15 @@ def test_the_interval_counts_what_differs_from_process_to_process(count: int) ->
     assert sum(timing.verdict in (Comparison.FASTER, Comparison.SLOWER) for timing in timings) <= 3
 
 
-@pytest.mark.parametrize("count", [1, 2, 4])
-def test_a_scatter_that_is_known_makes_few_processes_worth_more(count: int) -> None:
+@pytest.mark.parametrize(("count", "width"), [(1, 0.065), (2, 0.04), (4, 0.025)])
+def test_a_scatter_that_is_known_makes_few_processes_worth_more(count: int, width: float) -> None:
     """One pair of processes is believed no further than others were seen to scatter, and two are not thrown away."""
     rng = random.Random(count)
     timings = [processes_of(rng, count, scatter=0.005, known=0.005) for _ in range(300)]
 
     assert sum(timing.speedup_low <= 1 <= timing.speedup_high for timing in timings) >= 292
     widths = sorted(timing.speedup_high - timing.speedup_low for timing in timings)
-    assert widths[150] < 0.04
+    assert widths[150] < width
 
 
 def test_a_difference_that_not_every_process_sees_is_not_called() -> None:

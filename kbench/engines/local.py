@@ -68,6 +68,11 @@ _NAME_LIMIT = 200
 # Processes and threads together: a pool of threads for each of many libraries.
 _MAX_TASKS = 2048 + 16 * (os.cpu_count() or 1)
 
+# Where one pair of processes cannot tell, further ones are begun, so many in all, as long as this time has not passed:
+# a candidate may compile anew in each.
+_MOST_PAIRS_OF_PROCESSES = 8
+_AFRESH_S = 20.0
+
 # A status, a reason and a detail.
 _Failure = tuple[Status, str, str]
 
@@ -531,7 +536,8 @@ class _Lane:
         async with self._engine.alone(job.device):
             for case in job.timed:
                 parts: list[Timing] = []
-                for repeat in shares(self._engine.options.repeat, job.settings.processes):
+                started = time.monotonic()
+                for repeat in shares(self._engine.options.repeat, self._processes(job)):
                     # The first time in the process that was verified, then in pairs of fresh ones.
                     measure = self._time_afresh if parts else functools.partial(self._time_once, process)
                     answer, failed = await measure(judge, case, job, repeat)
@@ -539,11 +545,18 @@ class _Lane:
                         status, reason, detail = failed
                         return dataclasses.replace(verdict, status=status, reason=reason, detail=detail, case=case), tuple(timings)
                     parts.append(timing_from(answer["timing"]))
+                    if job.settings.processes is None and (is_settled(parts) or time.monotonic() - started > _AFRESH_S):
+                        break
                 timings.append(pooled(parts))
             if is_gpu(job.device):
                 # Only now: what is examined may leave the process the slower for it.
                 timings = [examined(timing, *await judge.examine(timing.case, job, process)) for timing in timings]
         return verdict, tuple(timings)
+
+    def _processes(self, job: Job) -> int:
+        """In how many pairs of processes to time at the most: where nobody says, a baseline or a number of pairs has one."""
+        alone = job.candidate.name.startswith("@") or self._engine.options.repeat is not None
+        return job.settings.processes or (1 if alone else _MOST_PAIRS_OF_PROCESSES)
 
     async def _time_once(self, process: CandidateProcess, judge: JudgeProcess, case: str, job: Job, repeat: int | None) -> tuple[Message, _Failure | None]:
         answer, late = await judge.time(case, job, process, repeat=repeat)
@@ -1162,6 +1175,11 @@ def shares(repeat: int | None, processes: int) -> list[int | None]:
     return [repeat // count + (index < repeat % count) for count in [min(repeat, processes)] for index in range(count)]
 
 
+def is_settled(parts: Sequence[Timing]) -> bool:
+    """Say whether further pairs of processes would tell nothing that these did not."""
+    return samples.is_settled(samples.joined([part.samples for part in parts]))
+
+
 def pooled(parts: Sequence[Timing]) -> Timing:
     """Join what several pairs of processes measured of one case; what is no sample is as the first saw it."""
     if len(parts) == 1:
@@ -1187,6 +1205,11 @@ def _costs(*extras: Mapping[str, Any]) -> dict[str, Any]:
     stages = dict.fromkeys(stage for extra in extras for stage in extra.get("spent_s", {}))
     costs["spent_s"] = {stage: sum(extra.get("spent_s", {}).get(stage, 0.0) for extra in extras) for stage in stages}
     return {**costs, "gpu_s": costs["gpu_s"] or None}
+
+
+def _spent(parts: Sequence[Timing]) -> dict[str, Any]:
+    """What all of them cost."""
+    return {name: sum(part.extra[name] for part in parts) for name in ("gpu_s", "wall_s") if name in parts[0].extra}
 
 
 def timing_from(fields: Mapping[str, Any]) -> Timing:
