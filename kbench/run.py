@@ -53,8 +53,8 @@ def time(request: RunRequest, reporter: Reporter) -> Outcome:
 def report(request: RunRequest, *, all_rows: bool = False, recompute: bool = False) -> str:
     """Turn the stored rows into a page of markdown; with `recompute`, what follows from raw samples is worked out again."""
     store = Store(_root(request) / "results")
-    timings, timing_problems = store.read_timings()
-    verdicts, verdict_problems = store.read_verdicts()
+    timings, timing_problems = store.read_timings(newest=not all_rows)
+    verdicts, verdict_problems = store.read_verdicts(newest=not all_rows)
     remarks = None
     if recompute:
         timings, remarks = recomputed(timings, store)

@@ -17,10 +17,11 @@ import gc
 import io
 import json
 import math
+import operator
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar, get_type_hints
@@ -57,6 +58,8 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _REQUIRED = frozenset({"run_id", "started_at", "task", "candidate"})
 _WORDS: dict[str, frozenset[str]] = {"status": frozenset(Status), "verdict": frozenset(["", *Comparison])}
 _NUMBERS: dict[object, Callable[[str], float]] = {int | None: int, float | None: float}
+
+_PASS = str(Status.PASS)
 
 R = TypeVar("R", TimingRow, VerdictRow)
 
@@ -104,13 +107,19 @@ class Store:
         with self._locked():
             self._timings.append(row)
 
-    def read_verdicts(self) -> tuple[list[VerdictRow], list[Problem]]:
-        """Read every row of verdicts.csv in its order, and what cannot be read."""
-        return self._verdicts.read()
+    def read_verdicts(self, *, newest: bool = False) -> tuple[list[VerdictRow], list[Problem]]:
+        """Read every row of verdicts.csv in its order, and what cannot be read.
 
-    def read_timings(self) -> tuple[list[TimingRow], list[Problem]]:
-        """Read every row of timings.csv in its order, and what cannot be read."""
-        return self._timings.read()
+        With `newest`, of the rows of a candidate on a device only the newest is among them; of equally old ones the last.
+        """
+        return self._verdicts.read(newest=newest)
+
+    def read_timings(self, *, newest: bool = False) -> tuple[list[TimingRow], list[Problem]]:
+        """Read every row of timings.csv in its order, and what cannot be read.
+
+        With `newest`, of the rows of a candidate on a device only the newest is among them, and the newest pass of each case.
+        """
+        return self._timings.read(newest=newest)
 
     def judged(self) -> dict[str, str]:
         """The status of the last verdict under each identity, without keeping the rows."""
@@ -160,25 +169,15 @@ class Store:
             os.close(descriptor)
 
 
-def latest(rows: Iterable[R]) -> list[R]:
-    """Keep the latest row of each task, case, candidate and device; of equally old ones the last.
-
-    A verdict is one of all cases, so its case does not count.
-    """
-    kept: dict[tuple[str, ...], R] = {}
-    for row in rows:
-        key = (row.task, row.case if isinstance(row, TimingRow) else "", row.candidate, place(row))
-        if key not in kept or row.started_at >= kept[key].started_at:
-            kept[key] = row
-    return list(kept.values())
-
-
 def place(row: TimingRow | VerdictRow) -> str:
     """Name the device of a row as a reader compares them: by its model, not by its number in the machine."""
-    device = row.device
+    return _place(row.device, row.gpu, row.cpu)
+
+
+def _place(device: str, gpu: str, cpu: str) -> str:
     if device == "cpu":
-        return row.cpu or device
-    return row.gpu or "cuda" if device == "cuda" or device.startswith("cuda:") else device
+        return cpu or device
+    return gpu or "cuda" if device == "cuda" or device.startswith("cuda:") else device
 
 
 def visible(text: str) -> str:
@@ -244,14 +243,14 @@ class _Table(Generic[R]):
             with self._opened() as descriptor:
                 self._append(descriptor, row, header)
 
-    def read(self) -> tuple[list[R], list[Problem]]:
-        """Read all rows; a line that cannot be one is a problem."""
+    def read(self, *, newest: bool = False) -> tuple[list[R], list[Problem]]:
+        """Read all rows, or those that no later one replaces; a line that cannot be a row is a problem."""
         try:
             # Only a newline ends a line, and bytes that are not UTF-8 are kept: they spoil no other line.
             with self._path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as file:
                 header = self._header(file.readline(_HEADER_LIMIT_BYTES))
                 with uncollected():
-                    return self._parse(file, len(header))
+                    return self._parse(file, len(header), newest=newest)
         except FileNotFoundError:
             return [], []
         except OSError as error:
@@ -329,19 +328,39 @@ class _Table(Generic[R]):
             temporary.unlink(missing_ok=True)
             raise
 
-    def _parse(self, lines: Iterable[str], width: int) -> tuple[list[R], list[Problem]]:
-        rows: list[R] = []
+    def _parse(self, lines: Iterable[str], width: int, *, newest: bool) -> tuple[list[R], list[Problem]]:
         problems: list[Problem] = []
         parser = _RowParser(self._kind, width)
+        rows = self._cells(lines, parser, problems)
+        return [parser.row(cells) for cells in (_newest(rows, parser) if newest else rows)], problems
+
+    def _cells(self, lines: Iterable[str], parser: _RowParser[R], problems: list[Problem]) -> Iterator[list[Any]]:
         for number, line in enumerate(lines, start=2):
             text = line.rstrip("\r\n")
             if not text:
                 continue
             try:
-                rows.append(parser.parse(text))
+                yield parser.cells(text)
             except ValueError as error:
                 problems.append(Problem(file=self._path, line=number, message=str(error)))
-        return rows, problems
+
+
+def _newest(rows: Iterable[list[Any]], parser: _RowParser[R]) -> list[list[Any]]:
+    """Leave out rows that a later one replaces, by their cells: most rows of a long history need not be made."""
+    kept: dict[tuple[str, ...], tuple[str, int, list[Any]]] = {}
+    known = kept.get
+    facts, case = parser.getter("started_at", "status", "task", "candidate", "device", "gpu", "cpu"), parser.case_index
+    for number, cells in enumerate(rows):
+        started_at, status, task, candidate, device, gpu, cpu = facts(cells)
+        key: tuple[str, ...] = (task, candidate, _place(device, gpu, cpu))
+        if (before := known(key)) is None or started_at >= before[0]:
+            kept[key] = (started_at, number, cells)
+        if case is not None and status == _PASS:
+            key = (*key, cells[case])
+            if (before := known(key)) is None or started_at >= before[0]:
+                kept[key] = (started_at, number, cells)
+    chosen = {number: cells for _, number, cells in kept.values()}
+    return [chosen[number] for number in sorted(chosen)]
 
 
 def _first_line(descriptor: int) -> str:
@@ -370,7 +389,7 @@ def _write_whole(descriptor: int, data: bytes, size: int) -> None:
 
 
 class _RowParser(Generic[R]):
-    """Turns lines of `width` cells into rows of one kind."""
+    """Turns lines of `width` cells into rows of one kind, in two steps: many a row is never asked for."""
 
     def __init__(self, kind: type[R], width: int) -> None:
         fields = dataclasses.fields(kind)
@@ -380,15 +399,28 @@ class _RowParser(Generic[R]):
         self._width = width
         self._names = [field.name for field in known]
         self._missing = ["" if field.default is dataclasses.MISSING else field.default for field in fields[width:]]
-        self._required = [i for i, name in enumerate(self._names) if name in _REQUIRED]
+        self._required = self.getter(*sorted(_REQUIRED))
         self._words = [(i, _WORDS[name]) for i, name in enumerate(self._names) if name in _WORDS]
         self._numbers = [(i, _NUMBERS[hints[name]]) for i, name in enumerate(self._names) if hints[name] in _NUMBERS]
+        self._of_kind = [(kind, self.getter(*(self._names[i] for i, other in self._numbers if other is kind))) for kind in _NUMBERS.values()]
         # A frozen dataclass is filled through its slots here: its own constructor takes three times as long,
         # which is half a second of a report on 100 000 rows.
         self._setters = [vars(kind)[field.name].__set__ for field in fields]
 
-    def parse(self, line: str) -> R:
-        """Make a row of a line.
+    @property
+    def case_index(self) -> int | None:
+        """Where the case of a time is; None for a verdict, which is one of all cases."""
+        return self._names.index("case") if self._kind is TimingRow else None
+
+    def getter(self, *names: str) -> Callable[[list[Any]], Sequence[Any]]:
+        """Make a function that gives these cells of a line; empty ones for columns that an older file lacks."""
+        at = [self._names.index(name) if name in self._names else None for name in names]
+        if len(at) > 1 and None not in at:
+            return operator.itemgetter(*at)
+        return lambda cells: [cells[i] if i is not None else "" for i in at]
+
+    def cells(self, line: str) -> list[Any]:
+        """Give the cells of a line that can be a row, as text.
 
         Raises:
             ValueError: it cannot be one; the text says why.
@@ -398,6 +430,23 @@ class _RowParser(Generic[R]):
             raise ValueError(f"{len(cells)} cells where the header has {self._width}")
         if "'" in line:
             cells = [_value(cell) for cell in cells]
+        if not all(self._required(cells)):
+            missing = next(i for i, name in enumerate(self._names) if name in _REQUIRED and not cells[i])
+            raise self._refusal(missing, "")
+        for i, words in self._words:
+            if cells[i] not in words:
+                raise self._refusal(i, cells[i])
+        try:
+            # For its errors only.
+            for kind, getter in self._of_kind:
+                list(map(kind, filter(None, getter(cells))))
+        except ValueError:
+            self._convert(cells)
+            raise
+        return cells
+
+    def row(self, cells: list[Any]) -> R:
+        """Make a row of its cells."""
         self._convert(cells)
         row = object.__new__(self._kind)
         for set_field, value in zip(self._setters, cells[: len(self._names)] + self._missing, strict=True):
@@ -405,12 +454,6 @@ class _RowParser(Generic[R]):
         return row
 
     def _convert(self, cells: list[Any]) -> None:
-        for i in self._required:
-            if not cells[i]:
-                raise self._refusal(i, cells[i])
-        for i, words in self._words:
-            if cells[i] not in words:
-                raise self._refusal(i, cells[i])
         for i, number in self._numbers:
             try:
                 cells[i] = number(cells[i]) if cells[i] else None

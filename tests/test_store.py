@@ -24,7 +24,8 @@ from hypothesis import strategies as st
 from kbench import store as store_module
 from kbench.errors import KbenchError, MachineError, UsageError
 from kbench.records import TimingRow, VerdictRow
-from kbench.store import CELL_LIMIT, Store, clean, latest, place, visible
+from kbench.reports import REPORTS
+from kbench.store import CELL_LIMIT, Store, clean, place, visible
 
 # How long an example takes says nothing on a busy machine.
 UNHURRIED = settings(deadline=None, max_examples=100)
@@ -515,23 +516,52 @@ def test_samples_that_another_program_changed_are_left_alone(store: Store, resul
 # The latest.
 
 
-def test_the_latest_row_of_each_case_and_device_counts() -> None:
+def test_of_a_candidate_on_a_device_the_newest_row_and_the_newest_pass_of_each_case_count(store: Store) -> None:
     rows = [
         timing(started_at="2026-12-02", seed=1),
         timing(started_at="2026-12-01", seed=2),
         timing(started_at="2026-12-02", seed=3),
-        timing(case="large", seed=4),
-        timing(device="cuda:0", gpu="H200", seed=5),
-        timing(device="cuda:1", gpu="H200", started_at="2027", seed=6),
+        timing(started_at="2026-12-01", case="large", seed=4),
+        timing(started_at="2026-12-01", device="cuda:0", gpu="H200", seed=5),
+        timing(started_at="2027", device="cuda:1", gpu="H200", seed=6),
+        timing(started_at="2028", status="fail", seed=7),
+        timing(started_at="2026", status="fail", seed=8),
     ]
+    for row in rows:
+        store.append_timing(row)
 
-    assert [row.seed for row in latest(rows)] == [3, 4, 6]
+    assert [row.seed for row in store.read_timings(newest=True)[0]] == [3, 4, 6, 7]
+    assert store.read_timings()[0] == rows
 
 
-def test_a_verdict_replaces_one_that_named_another_case() -> None:
+def test_a_verdict_replaces_one_that_named_another_case(store: Store) -> None:
     rows = [verdict(case="large"), verdict(case="", status="pass")]
+    for row in rows:
+        store.append_verdict(row)
 
-    assert latest(rows) == rows[1:]
+    assert store.read_verdicts(newest=True) == (rows[1:], [])
+
+
+def test_a_line_that_cannot_be_a_row_is_reported_and_replaces_none(store: Store, results: Path) -> None:
+    for seed in (1, 2):
+        store.append_timing(timing(seed=seed, repeat=7))
+    path = results / "timings.csv"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], lines[2], lines[1].replace(",7,", ",seven,")]) + "\n")
+    rows, problems = store.read_timings(newest=True)
+
+    assert [row.seed for row in rows] == [2]
+    assert [str(problem).rpartition("/")[2] for problem in problems] == ["timings.csv:3: `repeat` cannot be `seven`"]
+
+
+def test_a_page_is_the_same_of_all_rows_and_of_the_newest(store: Store) -> None:
+    for number in range(40):
+        status = "fail" if number % 7 == 3 else "pass"
+        store.append_timing(timing(candidate=f"c{number % 3}", case=f"k{number % 2}", status=status, started_at=f"2026-12-{number % 9:02}"))
+        store.append_verdict(verdict(candidate=f"c{number % 4}", status=status, started_at=f"2026-12-{number % 5:02}"))
+    pages = [REPORTS["markdown"](store.read_timings(newest=newest)[0], store.read_verdicts(newest=newest)[0], []) for newest in (False, True)]
+
+    assert pages[0] == pages[1]
 
 
 @pytest.mark.parametrize(
