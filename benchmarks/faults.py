@@ -21,10 +21,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 os.environ["KBENCH_WARM_S"] = "0"
+os.environ["KBENCH_LEASE_DIR"] = tempfile.mkdtemp(prefix="leases-")
 
 from kbench import discovery  # noqa: E402
 from kbench.config import Config  # noqa: E402
-from kbench.engines.local import Events, Job, LocalEngine, Options, Result  # noqa: E402
+from kbench.engines.local import Events, Job, LocalEngine, Options, Result, builds  # noqa: E402
 
 # By its path: another package may be called `tests`, too.
 _spec = importlib.util.spec_from_file_location("test_judged", ROOT / "tests/test_judged.py")
@@ -69,6 +70,8 @@ async def judge(chosen: list[Job], *, memory_bytes: int) -> list[Result]:
         engine = LocalEngine(Options(jobs=1, seed=7, cache=Path(cache), memory_bytes=memory_bytes), collected)
         try:
             await engine.start()
+            await engine.run([judged.built_only(job) for job in chosen if builds(job)])
+            collected.results.clear()
             await engine.run(chosen)
         finally:
             await engine.close()

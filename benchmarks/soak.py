@@ -95,6 +95,7 @@ class Round:
             "XDG_RUNTIME_DIR": str(folder / "run"),
             "XDG_CACHE_HOME": str(folder / "run"),
             "KBENCH_CACHE_DIR": str(folder / "cache"),
+            "KBENCH_LEASE_DIR": str(folder / "leases"),
             "KBENCH_WARM_S": "30" if random_.random() < 0.8 else "0",
             "SOAK": self._token,
         }
@@ -158,7 +159,12 @@ class Round:
 
     def _end(self, process: subprocess.Popen[bytes], *, patient: bool) -> str:
         if patient:
-            process.wait(DEADLINE_S)
+            try:
+                process.wait(DEADLINE_S)
+            except subprocess.TimeoutExpired:
+                self._wrong(f"not done after {DEADLINE_S:g} s")
+                process.kill()
+                return "SIGKILL"
             return "let finish"
         number = self._random.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
         # Most moments of a run are early ones: a few candidates, some of them slow.

@@ -209,6 +209,14 @@ def cache_limit_bytes() -> int:
         raise UsageError(f"`KBENCH_CACHE_GB` is `{_shown(chosen)}`; it must be a number of gigabytes from 0 to 1000000", hint=hint) from None
 
 
+def lease_folder() -> Path:
+    """Where the locks of devices are: `$KBENCH_LEASE_DIR`, or one place for all users of the machine.
+
+    Not TMPDIR: a batch system gives each job its own, and two jobs may have one GPU.
+    """
+    return Path(os.environ.get("KBENCH_LEASE_DIR") or "/tmp/kbench-leases")
+
+
 def warm_seconds() -> float:
     """How long a process with torch imported waits for the next command: `$KBENCH_WARM_S`, 0 for not at all.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from kbench import discovery
 from kbench.config import Config
-from kbench.engines.local import Events, Job, LocalEngine, Options, Result
+from kbench.engines.local import Events, Job, LocalEngine, Options, Result, builds
 from kbench.records import Candidate, Status, Task, Verdict
 
 HERE = Path(__file__).parent
@@ -75,12 +76,19 @@ def judge_all(chosen: dict[str, tuple[Path, dict[str, Any]]], cache: Path) -> di
         engine = LocalEngine(Options(jobs=2, seed=7, cache=cache, memory_bytes=3 * 2**30), collected)
         try:
             await engine.start()
+            # A short time is for what a candidate does, not for its compiler.
+            await engine.run([built_only(job) for job in jobs if builds(job) and job.settings.timeout_s == SHORT_TIMEOUT_S])
             await engine.run(jobs)
         finally:
             await engine.close()
 
     asyncio.run(run())
     return collected.verdicts
+
+
+def built_only(job: Job) -> Job:
+    """The same candidate, built with patience and not judged."""
+    return dataclasses.replace(job, skip="only built", settings=dataclasses.replace(job.settings, timeout_s=TIMEOUT_S))
 
 
 @pytest.fixture(scope="session")

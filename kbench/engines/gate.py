@@ -9,11 +9,11 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+from kbench.config import lease_folder
 from kbench.errors import MachineError
 
 # How often a lease held by another kbench is asked for again.
 _LEASE_POLL_S = 0.02
-_LEASES = Path("/tmp/kbench-leases")
 
 
 class Gate:
@@ -74,10 +74,9 @@ class Lease:
         MachineError: the lock files cannot be opened.
     """
 
-    def __init__(self, device: str, folder: Path = _LEASES) -> None:
-        # Not TMPDIR: a batch system gives each job its own, and two jobs may have one GPU.
+    def __init__(self, device: str, folder: Path | None = None) -> None:
         self._device = device
-        self._folder = folder
+        self._folder = folder or lease_folder()
         with self._lock_file("device"), self._lock_file("turn"):
             pass
 

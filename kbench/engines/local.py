@@ -61,6 +61,7 @@ _READY_S = 30.0
 # Host memory of a candidate's process tree; a share of the machine, so that the judge survives it.
 _MEMORY_SHARE = 0.7
 _MAX_PROCESSES = 256
+_NOT_BEGUN = "before it loaded the candidate"
 # Two compilers at a time, each with some programs of its own.
 _MAX_BUILD_PROCESSES = 128
 # What a record keeps of a name that a candidate gave.
@@ -389,6 +390,13 @@ class _Lane:
 
     async def _judge_job(self, job: Job) -> Result:
         process = self._engine.prefetched.pop((job.candidate.label, job.device), None) or self._process(job)
+        result = await self._judge_in(process, job)
+        if result.verdict.reason == Reason.MACHINE and _NOT_BEGUN in result.verdict.detail:
+            # It was started beside the candidate before it, which may have had all of the memory.
+            result = await self._judge_in(self._process(job), job)
+        return result
+
+    async def _judge_in(self, process: CandidateProcess, job: Job) -> Result:
         try:
             result = await self._judge_with(process, job)
         except BaseException:
@@ -1097,7 +1105,9 @@ def _worst(cases: Sequence[CaseVerdict]) -> CaseVerdict | None:
 
 def _why_gone(ending: Ending, stage: str) -> tuple[str, str]:
     if stage == "start":
-        return Reason.MACHINE, f"the worker's process ended by {ending.describe()} before it loaded the candidate"
+        return Reason.MACHINE, f"the worker's process ended by {ending.describe()} {_NOT_BEGUN}"
+    if ending.cause == "lost":
+        return Reason.MACHINE, f"the process that watched it was killed during {stage}; is there too little memory?"
     if ending.cause == "memory":
         return Reason.MEMORY, f"used more host memory than it may during {stage}"
     if ending.cause == "processes":
@@ -1116,7 +1126,7 @@ async def _timing_failure(answer: Message | None, *, late: bool, judge: JudgePro
         return Status.FAIL, Reason.TIMEOUT, f"no answer in time during {judge.stage}"
     if "gone" in answer:
         reason, detail = _why_gone(await process.close(grace_s=_GONE_S), str(answer["gone"]))
-        return Status.FAIL, reason, detail
+        return Status.ERROR if reason == Reason.MACHINE else Status.FAIL, reason, detail
     if "status" in answer:
         return Status(answer["status"]), str(answer["reason"]), str(answer["detail"])
     return None

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Self
 
 _MOUNT = Path("/sys/fs/cgroup")
+# Files of a group of version 2 that are `max`, or empty, where it is without limits. Source: cgroup-v2.rst of the kernel.
+_LIMITS = ("memory.max", "memory.high", "memory.swap.max", "cpu.max", "pids.max", "io.max", "cpuset.cpus", "cpuset.mems")
 
 
 class Group:
@@ -54,6 +56,25 @@ def _parents() -> Iterator[Path]:
                 # Version 2: a group that has processes of its own hands out no controllers, but for the first of all.
                 for mount in (_MOUNT, _MOUNT / "unified"):
                     own = mount / path.lstrip("/")
-                    with contextlib.suppress(OSError):
-                        if "pids" in (own / "cgroup.subtree_control").read_text().split():
-                            yield own
+                    if _hands_out_tasks(own):
+                        yield own
+                    elif own != mount and _hands_out_tasks(own.parent) and not _is_limited(own):
+                        # Beside its own group a worker is as free as in it.
+                        yield own.parent
+
+
+def _hands_out_tasks(group: Path) -> bool:
+    return "pids" in _read(group / "cgroup.subtree_control").split()
+
+
+def _is_limited(group: Path) -> bool:
+    """Whether something is held in this group that would not be beside it."""
+    limits = {name: _read(group / name).split()[:1] for name in _LIMITS}
+    return any(limit not in ([], ["max"]) for limit in limits.values())
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

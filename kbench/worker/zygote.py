@@ -109,9 +109,12 @@ def _serve(message: Message, control: Channel, keepers: dict[int, int], roles: M
             _signal(pid, signal.SIGTERM)
         return
     fds = control.take_fds()
+    # A keeper that is told to end before it listens would leave all to nobody.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     pid = _fork()
     if pid == 0:
         _become(roles[message["role"]], message, fds)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     for fd in fds:
         os.close(fd)
     if pid > 0:
