@@ -57,14 +57,14 @@ def conclude(samples: Samples) -> dict[str, Any]:
     _require(samples)
     found = _compared(samples)
     flags = {*found.flags, *_seen_in(samples), *samples.get("flags", ())}
+    vouched = samples.get("vouched", 1.0)
     return {
-        # What the candidate says of its time is not vouched for.
-        "verdict": Comparison.UNRESOLVED if CLOCK_UNVERIFIED in flags else found.verdict,
+        "verdict": _vouched(found, vouched),
         "pairs": len(samples["orders"]),
         "reference_s": found.reference_s,
         "candidate_s": found.candidate_s,
         "speedup": found.speedup,
-        "speedup_low": found.speedup_low * samples.get("vouched", 1.0),
+        "speedup_low": found.speedup_low * vouched,
         "speedup_high": found.speedup_high,
         "reference_wall_s": _median(samples.get("reference_wall_s")),
         "candidate_wall_s": _median(samples.get("candidate_wall_s")),
@@ -134,6 +134,12 @@ def is_settled(samples: Samples) -> bool:
         return True
     # Where the pairs of one process scatter as much as processes do, the clock is the trouble.
     return bool(found.inside > samples.get("placement", 0.0))
+
+
+def _vouched(found: stats.PairedTiming, vouched: float) -> Comparison:
+    """What the times say: faster only where it is so with what the judge's clock leaves unexplained, too."""
+    is_sure = found.speedup_low * vouched > 1.0 + found.delta
+    return found.verdict if found.verdict is not Comparison.FASTER or vouched == 1.0 or is_sure else Comparison.UNRESOLVED
 
 
 def joined(parts: Sequence[Samples]) -> dict[str, Any]:

@@ -71,9 +71,7 @@ def main(out: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         by_file = {file: [k.name for k in KERNELS if k.file == file] for file in sorted({k.file for k in KERNELS})}
         clean = {(file, tool): pool.submit(child, out, libraries[file], names, tool) for file, names in by_file.items() for tool in TOOLS}
-        planted = {
-            (p.name, tool): pool.submit(child, out, libraries[p.file], [f"fault_{p.name}"], tool) for p in PLANTED for tool in (*TOOLS, "")
-        }
+        planted = {(p.name, tool): pool.submit(child, out, libraries[p.file], [f"fault_{p.name}"], tool) for p in PLANTED for tool in (*TOOLS, "")}
         for file, names in by_file.items():
             code, text = child(out, libraries[file], names, "")
             (out / f"{file}.right.txt").write_text(text)

@@ -45,11 +45,12 @@ def main() -> None:
         parts.append(f'<text class="note" x="{x(floor_us) + 4:.1f}" y="{y + 8}">floor {floor_us:.3g} µs</text>')
         y += TITLE - 12
     style = (
-        "text{font:12px sans-serif;fill:#222}.title{font-weight:bold}.note{font-size:10px;fill:#a33}"
-        ".bar{fill:#5b7fa6}.floor{stroke:#a33;stroke-width:2}"
+        "text{font:12px sans-serif;fill:#222}.title{font-weight:bold}.note{font-size:10px;fill:#a33}.bar{fill:#5b7fa6}.floor{stroke:#a33;stroke-width:2}"
     )
     head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{y}" role="img"><title>Time of each step against the floor</title>'
-    (DOCS / "kernels.svg").write_text("\n".join([head, f"<style>{style}</style>", '<rect width="100%" height="100%" fill="#fff"/>', *parts, "</svg>"]) + "\n")
+    (DOCS / "kernels.svg").write_text(
+        "\n".join([head, f"<style>{style}</style>", '<rect width="100%" height="100%" fill="#fff"/>', *parts, "</svg>"]) + "\n"
+    )
 
 
 if __name__ == "__main__":

@@ -11,8 +11,10 @@ import sys
 import time
 from pathlib import Path
 
-from kbench.selftest import runner
-from kbench.selftest.expectations import Entry
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from kbench.selftest import runner  # noqa: E402
+from kbench.selftest.expectations import Entry  # noqa: E402
 
 folder, rounds = Path(sys.argv[1]), int(sys.argv[2])
 kind = sys.argv[3] if len(sys.argv) > 3 else "cuda"  # noqa: PLR2004

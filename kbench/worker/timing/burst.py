@@ -52,8 +52,11 @@ class BurstClock:
         for spec, args in zip(self.specs, sets, strict=True):
             tensors.write_tree(self._staged, spec, args)
 
-    def run(self, *, seed: int, limit_s: float, calls: bool = True) -> tuple[float, bool, torch.Tensor]:
-        """Make one burst: seconds from before the inputs are there until the outputs are the judge's, whether all was queued by then, and the outputs.
+    def run(self, *, count: int, seed: int, limit_s: float, calls: bool = True) -> tuple[float, bool, torch.Tensor]:
+        """Make one burst on the first `count` sets.
+
+        Gives the seconds from before the inputs are there until the outputs are the judge's, whether all was queued
+        by then, and the outputs.
 
         Without `calls`, the side hands over what the last burst gave.
         """
@@ -62,7 +65,7 @@ class BurstClock:
         outputs.poison()
         self._settle()
         self._gate.reset()
-        request = peer.begin("time", "burst", args=self.specs, seed=seed, calls=calls)
+        request = peer.begin("time", "burst", args=self.specs[:count], seed=seed, calls=calls)
         queued = self._wait(gate.QUEUED, limit_s)
         started = time.perf_counter()
         self._inputs.memory[: len(self._staged)].copy_(self._staged)

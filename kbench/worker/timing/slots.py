@@ -304,9 +304,12 @@ class CudaTimer(_Base):
         """See `Timer`; all is queued while the stream waits at the gate."""
         arguments = self.arguments(request)
         seed_everything(request["seed"])
+        if request["calls"]:
+            # What is freed behind the gate cannot be used again before it opens.
+            self._last = []
+        cudart.synchronize()
         at.queue_wait(OPEN)
         if request["calls"]:
-            self._last = []
             with _no_grad():
                 for args in arguments:
                     self._last.append(self._call(*args))

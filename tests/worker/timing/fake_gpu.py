@@ -119,9 +119,9 @@ def burst_clock(gpu: FakeGpu) -> Any:
             for spec, args in zip(self._specs, sets, strict=True):
                 tensors.write_tree(self._session.arenas["inputs"].memory, spec, args)
 
-        def run(self, *, seed: int, limit_s: float, calls: bool = True) -> tuple[float, bool, torch.Tensor]:  # noqa: ARG002
+        def run(self, *, count: int, seed: int, limit_s: float, calls: bool = True) -> tuple[float, bool, torch.Tensor]:  # noqa: ARG002
             opens_s = gpu.stream_s = max(gpu.host_s, gpu.stream_s) + 1.0
-            snapshot = self._session.do_burst(self._specs, calls)
+            snapshot = self._session.do_burst(self._specs[:count], calls)
             queued = gpu.host_s < opens_s
             gpu.synchronize()
             return gpu.stream_s - opens_s + BURST_COST_S, queued, snapshot

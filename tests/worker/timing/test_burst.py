@@ -71,7 +71,7 @@ def outputs_in(side: Side, snapshot: torch.Tensor) -> list[torch.Tensor]:
 def test_every_call_of_a_burst_is_made_on_its_own_inputs() -> None:
     side = Side(lambda x: x * 2 + 1)
 
-    _, queued, snapshot = clock_of(side).run(seed=1, limit_s=60.0)
+    _, queued, snapshot = clock_of(side).run(count=CALLS, seed=1, limit_s=60.0)
 
     assert queued
     assert [float(out[0]) for out in outputs_in(side, snapshot)] == [1.0, 3.0, 5.0, 7.0]
@@ -85,8 +85,8 @@ def test_a_burst_without_calls_makes_none() -> None:
         count += 1
         return x * 2 + 1
 
-    clock_of(Side(call)).run(seed=1, limit_s=60.0)
-    clock_of(Side(call)).run(seed=1, limit_s=60.0, calls=False)
+    clock_of(Side(call)).run(count=CALLS, seed=1, limit_s=60.0)
+    clock_of(Side(call)).run(count=CALLS, seed=1, limit_s=60.0, calls=False)
 
     assert count == CALLS
 
@@ -102,7 +102,7 @@ def test_work_before_the_gate_opens_finds_no_inputs() -> None:
         at.post(gate.DONE)
 
     side = Side(lambda x: x * 2 + 1, burst)
-    _, _, snapshot = clock_of(side).run(seed=1, limit_s=60.0)
+    _, _, snapshot = clock_of(side).run(count=CALLS, seed=1, limit_s=60.0)
 
     assert all(bool(out.isnan().all()) for out in outputs_in(side, snapshot))
 
@@ -123,7 +123,7 @@ def test_work_after_the_end_was_told_is_not_in_the_copy() -> None:
             super().finish(number, stage)
 
     side = Watched(lambda x: x * 2 + 1, burst)
-    _, _, snapshot = clock_of(side).run(seed=1, limit_s=60.0)
+    _, _, snapshot = clock_of(side).run(count=CALLS, seed=1, limit_s=60.0)
 
     assert all(bool(out.isnan().all()) for out in outputs_in(side, snapshot))
 
@@ -136,7 +136,7 @@ def test_a_side_that_waits_for_the_inputs_while_it_queues_is_let_through_after_a
         at.post(gate.DONE)
 
     side = Side(lambda x: x * 2 + 1, burst)
-    _, queued, snapshot = clock_of(side).run(seed=1, limit_s=0.01)
+    _, queued, snapshot = clock_of(side).run(count=CALLS, seed=1, limit_s=0.01)
 
     assert not queued
     assert float(outputs_in(side, snapshot)[3][0]) == 7.0
@@ -145,7 +145,7 @@ def test_a_side_that_waits_for_the_inputs_while_it_queues_is_let_through_after_a
 def test_a_side_that_answers_without_a_burst_is_not_waited_for() -> None:
     side = Side(lambda x: x, lambda _timer, _request, _at: None)
 
-    _, queued, snapshot = clock_of(side).run(seed=1, limit_s=60.0)
+    _, queued, snapshot = clock_of(side).run(count=CALLS, seed=1, limit_s=60.0)
 
     assert not queued
     assert all(bool(out.isnan().all()) for out in outputs_in(side, snapshot))

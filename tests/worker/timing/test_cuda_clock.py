@@ -285,7 +285,7 @@ def test_a_side_that_reports_what_its_calls_take_is_vouched_for(gpu: FakeGpu, re
     assert found["extra"]["burst_calls"] > 16
 
 
-def test_a_side_that_cannot_queue_at_the_gate_what_it_queued_in_a_slot_is_not_vouched_for(
+def test_a_side_that_cannot_queue_at_the_gate_what_it_queued_in_a_slot_is_flagged(
     gpu: FakeGpu, reference: CaseReference, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = burst_clock(gpu)
@@ -294,5 +294,4 @@ def test_a_side_that_cannot_queue_at_the_gate_what_it_queued_in_a_slot_is_not_vo
 
     found = timed(reference, add_one(gpu, 40e-6), add_one(gpu, 20e-6))
 
-    assert found["verdict"] == "unresolved"
     assert "clock_unverified" in found["flags"]
