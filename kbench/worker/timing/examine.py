@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from kbench import samples, stats
 from kbench.worker import tensors
 from kbench.worker.session import CandidateFault
@@ -34,6 +36,8 @@ _STEADY_PAIRS = 12
 _SHOWN_SHARE = 0.25
 # Sets of inputs that chains visit in turn, and the most that they may take together.
 _SETS_BYTES = 256 * 2**20
+# Inputs that take so many times the cache have left it when their turn comes again.
+_COLD_L2_MULTIPLE = 3
 _WALL_CALLS = 4
 _BURN_S = 2.2
 # Kernels that a process may claim; more is no list of kernels.
@@ -132,6 +136,8 @@ class CaseExaminer(CaseTimer):
             self._notes.append(f"{kind} not measured: {error}")
             return
         self._samples[kind] = measured
+        n_bytes = sum(t.numel() * t.element_size() for pick in sets for t in tensors.tensors_in(self._pool[pick]))
+        self._found[f"{kind}_l2"] = "cold" if n_bytes >= _COLD_L2_MULTIPLE * torch.cuda.get_device_properties(self._device).L2_cache_size else "warm"
         for name, seconds in zip(("reference", "candidate"), chains, strict=True):
             if not samples.is_linear(steady.CHAINS, seconds):
                 self._flags.add(f"{name}_{kind}_not_linear")

@@ -203,6 +203,7 @@ def test_a_graph_takes_the_gaps_out_and_a_slope_the_events(gpu: FakeGpu, referen
     assert found["extra"]["reference_graph_s"] == pytest.approx(3e-6, rel=1e-3)
     assert found["extra"]["candidate_graph_s"] == pytest.approx(2e-6, rel=1e-3)
     assert found["extra"]["graph_speedup"] == pytest.approx(1.5, rel=1e-3)
+    assert found["extra"]["graph_l2"] == "warm"
     assert found["extra"]["candidate_kernels"] == 2
     assert found["extra"]["kernels"]["candidate"] == [["one", 2e-6], ["two", 2e-6]]
     assert found["notes"] == []
