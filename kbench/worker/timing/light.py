@@ -49,7 +49,10 @@ def speed_of_light(work: Work, ceilings: Ceilings) -> SpeedOfLight:
 
 def impossible(reference: CaseReference, args: list[Any], seconds: float, ceilings: Ceilings) -> str:
     """Why a cold call cannot have taken `seconds`, in words; empty where it may have."""
-    # Some drivers do not know their bus, or take a clock for another.
+    if not ceilings.bus_bytes_s:
+        # What was measured alone may have been measured beside a busy neighbour.
+        return ""
+    # Some drivers take a clock for another.
     most = max(ceilings.bus_bytes_s, _UNKNOWN_BUS * ceilings.bytes_s)
     # What is not even all of the inputs need not be looked at more closely.
     if sum(map(_bytes, tensors.tensors_in(args))) / most <= MARGIN * seconds:

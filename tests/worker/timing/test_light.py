@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,7 @@ def test_a_time_below_what_the_bus_can_carry_is_impossible(tmp_path: Path) -> No
 
     assert "must read 47" in impossible(reference, args, 5e-6, GPU)
     assert impossible(reference, args, 10e-6, GPU) == ""
+    assert impossible(reference, args, 5e-6, dataclasses.replace(GPU, bus_bytes_s=0.0)) == ""
 
 
 def test_a_candidate_that_need_not_read_everything_may_be_faster(tmp_path: Path) -> None:
