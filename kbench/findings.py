@@ -20,6 +20,8 @@ _ROOT = "ComputeSanitizerOutput"
 _RUNTIME = re.compile(r"/lib(cuda|cudart|sanitizer|nvrtc|TreeLauncher|Interceptor)[^/]*\.so[^/]*$")
 # Kernels that these launch are a library's: torch's folder, NVIDIA's packages and toolkit, and the system's.
 _LIBRARY = re.compile(r"/torch/lib/|-packages/nvidia/|/usr/local/cuda|/lib(torch|c10|cublas|cudnn|cufft|cusparse|cusolver|curand|nccl)[^/]*\.so")
+# The toolkit's own headers, whose functions are inlined into kernels.
+_HEADER = re.compile(r"/(include|targets)/[^:]*\.(hpp|h|cuh|inl)$")
 _TEXT_LIMIT = 200
 
 
@@ -27,7 +29,8 @@ _TEXT_LIMIT = 200
 class Finding:
     """One kind of fault in one place: `place` is `file:line`, empty where there is no line information.
 
-    `count` is the number of records that say the same, `other` the second place of a race.
+    `kernel` names the function that it is in, too, where that is one that the kernel calls. `count` is the
+    number of records that say the same, `other` the second place of a race.
     """
 
     text: str
@@ -76,8 +79,9 @@ def _of_record(record: ElementTree.Element) -> Iterator[Finding]:
         text = f"{text} of {_access(first)} and {_access(second)}"
         yield Finding(text=text, kernel=_kernel(second) or _kernel(first), place=_place(first), other=_place(second))
     else:
-        place = record.find("where")
-        yield Finding(text=text, kernel=_kernel(record), place=_place(record if place is not None else wheres[0]))
+        function, launched = _kernel(wheres[0]), _launched(record)
+        kernel = f"{launched} ({function})" if launched and launched != function else function
+        yield Finding(text=text, kernel=kernel, place=_own_place(record) or _place(wheres[0]))
 
 
 def _is_own(record: ElementTree.Element, wheres: list[ElementTree.Element]) -> bool:
@@ -89,17 +93,30 @@ def _is_own(record: ElementTree.Element, wheres: list[ElementTree.Element]) -> b
     return any(where.find("path") is not None for where in wheres)
 
 
+def _launched(record: ElementTree.Element) -> str:
+    """The kernel that was launched, by the frame that called its stub; empty where the stack has none."""
+    names = [_text(frame, "func") for frame in record.findall("hostStack/frame")]
+    stub = next((index for index, name in enumerate(names) if "__device_stub__" in name), len(names))
+    return next((name.partition("(")[0] for name in names[stub + 1 : stub + 2]), "")
+
+
+def _own_place(record: ElementTree.Element) -> str:
+    """The innermost line of the candidate's where the fault is in a function of the toolkit's headers."""
+    frames = [element for element in record.findall("deviceStack/frame") if not _HEADER.search(_text(element, "path"))]
+    return next((place for place in map(_place, frames) if place), "") if _HEADER.search(_text(record, "where/path")) else ""
+
+
 def _access(element: ElementTree.Element) -> str:
     word = _text(element, "direction") or _text(element, "access")
     return word.lower() if word else "an access"
 
 
 def _kernel(element: ElementTree.Element) -> str:
-    return _text(element, "where/func") or "a kernel"
+    return _text(element, "where/func") or _text(element, "func") or "a kernel"
 
 
 def _place(element: ElementTree.Element) -> str:
-    where = element if element.tag == "where" else element.find("where")
+    where = element if element.tag in ("where", "frame") else element.find("where")
     if where is None:
         return ""
     path, line = _text(where, "path"), _text(where, "line")

@@ -62,6 +62,19 @@ def test_only_the_candidates_own_kernels_count(modules: tuple[str, ...], place: 
     assert bool(findings.parse(report(record(*modules, place=place)))) is own
 
 
+def test_a_fault_in_an_inlined_function_names_the_kernel_and_its_line() -> None:
+    header = "/usr/local/cuda/targets/x86_64-linux/include/crt/sm_30_intrinsics.hpp"
+    place = f"<path>{header}</path><line>110</line>"
+    text = record(CUDART, "/kbench/own.so", place=place).replace("<func>k<", "<func>__syncwarp<")
+    stack = "<frame><func>__device_stub__Z17barrier_of_othersPf</func></frame><frame><func>barrier_of_others</func></frame>"
+    text = text.replace("</hostStack>", f"{stack}</hostStack>")
+    (found,) = findings.parse(report(text))
+    assert found.describe() == "A fault in barrier_of_others (__syncwarp) at sm_30_intrinsics.hpp:110"
+    device = f"<deviceStack><frame><path>{header}</path><line>110</line></frame><frame>{LINE}</frame></deviceStack>"
+    (found,) = findings.parse(report(text.replace("<hostStack>", f"{device}<hostStack>")))
+    assert found.place == "cuda.cu:7"
+
+
 def test_errors_of_calls_are_no_findings_about_a_kernel() -> None:
     assert findings.parse(report("<record><kind>Api</kind><what><text>cudaMalloc failed</text></what></record>")) == []
 
