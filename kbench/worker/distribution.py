@@ -8,6 +8,7 @@ independent samples before anyone is refused.
 from __future__ import annotations
 
 import math
+import random
 import secrets
 import time
 from collections.abc import Callable
@@ -39,11 +40,15 @@ KEPT_ELEMENTS = 2**14
 # Blocks of calls that are made a second time under the same seed.
 _REPEATED_SEEDS = 3
 _CHECK = "draws"
-# Timed calls that are kept for the same question; each is held against so many of the reference's at its inputs.
-TIMED_CALLS = 8
+# A sample takes no longer, but for the least number of seeds: a slow reference must not eat the deadline.
+SAMPLE_S, LEAST_SEEDS = 5.0, 24
+# Timed calls that are kept for the same question, in so much memory; each is held against so many of the reference's.
+TIMED_CALLS, TIMED_LEAST, _TIMED_BYTES = 24, 8, 2**30
 _TIMED_REFERENCES = 19
-# A right one is the largest or the smallest of 20 in a tenth of the calls: six of eight come once in 40,000 runs.
-_TIMED_EXTREMES = 6
+# The share of timed calls among which those are chosen.
+TIMED_SHARE = 0.3
+# How often a right candidate may look wrong there; two such questions are asked.
+_TIMED_FALSE_ALARMS = 5e-5
 
 RunChecks = Callable[[Evidence], CheckResult | None]
 
@@ -108,7 +113,7 @@ class _Comparison:
             return outputs
         if (problem := self._repeat_seeds()) is not None:
             return problem
-        sized = f"{seeds * CALLS} calls a side"
+        sized = f"{len(first[0].values[0]) * CALLS} calls a side"
         if not outputs:
             return CheckResult(name=_CHECK, status=Status.PASS, detail=f"{sized}, no output varies beyond the tolerance")
         permutations = max(twosample.PERMUTATIONS, math.ceil(2 / self._level))
@@ -132,7 +137,10 @@ class _Comparison:
     def _sample(self, name: str, seeds: int) -> list[_Kept] | CheckResult:
         """Call both sides under seeds of their own; what is kept of each output, or what failed besides."""
         kept: list[_Kept] = []
+        started = time.monotonic()
         for block in range(seeds):
+            if block >= LEAST_SEEDS and time.monotonic() - started > SAMPLE_S:
+                break
             theirs = self._reference_calls(self._seed(name, "reference", block))
             kept = kept or _places(self._trial.expected, theirs[0], self._generator)
             _keep(kept, 0, theirs)
@@ -209,20 +217,23 @@ class _Comparison:
 
 
 class TimedDraws:
-    """Outputs of timed calls, and whether they are drawn as the reference draws."""
+    """Outputs of timed calls, chosen at random among all that are given, and whether they are drawn as the reference draws."""
 
     def __init__(self) -> None:
+        self._random = random.Random(secrets.randbits(64))  # noqa: S311 - which calls are kept, not a key
         self._kept: list[tuple[list[Any], list[torch.Tensor]]] = []
-
-    @property
-    def is_full(self) -> bool:
-        """Whether enough is kept."""
-        return len(self._kept) >= TIMED_CALLS
+        self._given = 0
+        self._room = 0
 
     def keep(self, args: list[Any], outputs: list[torch.Tensor]) -> None:
-        """Keep one call: its inputs and what came of them."""
-        if not self.is_full:
-            self._kept.append((tensors.clone(args), [output.clone() for output in outputs]))
+        """Be given one call: its inputs and what came of them."""
+        if not self._given:
+            n_bytes = sum(tensor.numel() * tensor.element_size() for tensor in [*tensors.tensors_in(args), *outputs])
+            self._room = max(TIMED_LEAST, min(TIMED_CALLS, _TIMED_BYTES // max(n_bytes, 1)))
+        self._given += 1
+        place = len(self._kept) if len(self._kept) < self._room else self._random.randrange(self._given)
+        if place < self._room:
+            self._kept[place : place + 1] = [(tensors.clone(args), [output.clone() for output in outputs])]
 
     def problem(self, model: Any, tolerance: Tolerance) -> str:
         """Say what is wrong with the outputs, if anything is.
@@ -238,8 +249,9 @@ class TimedDraws:
             for index, output in enumerate(outputs):
                 among = torch.stack([_as_tensor(output).double(), *(leaves[index].double() for leaves in theirs)]).reshape(len(theirs) + 1, -1)
                 atol, rtol = tolerance.of(tensors.dtype_name(output.dtype))
-                fixed = among[1:].amax(dim=0) - among[1:].amin(dim=0) <= 2 * (atol * min(1.0, rms(among[1:])) + rtol * among[1].abs())
-                off = (among[0] - among[1]).abs() > 2 * (atol * min(1.0, rms(among[1:])) + rtol * among[1].abs())
+                allowed = 2 * (atol * min(1.0, rms(among[1:])) + rtol * among[1].abs())
+                fixed = among[1:].amax(dim=0) - among[1:].amin(dim=0) <= allowed
+                off = (among[0] - among[1]).abs() > allowed
                 if bool((fixed & off).any()):
                     return f"output[{index}] of a timed call: {int((fixed & off).sum())} elements differ that no draw changes"
                 scaled = (among - among.mean(dim=0)) / among.std(dim=0).clamp_min(1e-300)
@@ -247,11 +259,13 @@ class TimedDraws:
             drawn.append(torch.cat(standard, dim=1))
             sizes = drawn[-1].square().mean(dim=1)
             extremes += bool((sizes[0] > sizes[1:]).all() or (sizes[0] < sizes[1:]).all())
-        if len(self._kept) >= TIMED_CALLS and extremes >= _TIMED_EXTREMES:
-            return f"{extremes} of {len(self._kept)} timed calls drew less, or more, than any of {_TIMED_REFERENCES} calls of the reference"
+        # A right one is the largest or the smallest of 20 in a tenth of the calls, and the largest in a twentieth.
+        if extremes >= _too_many(len(drawn), 2 / (_TIMED_REFERENCES + 1)):
+            return f"{extremes} of {len(drawn)} timed calls drew less, or more, than any of {_TIMED_REFERENCES} calls of the reference"
         pairs = [(one * other).mean(dim=1).abs() for one, other in zip(drawn[::2], drawn[1::2], strict=False) if one.shape == other.shape]
-        if len(pairs) >= TIMED_CALLS // 2 and all(bool((pair[0] > pair[1:]).all()) for pair in pairs):
-            return "timed calls used one another's draws again"
+        alike = sum(bool((pair[0] > pair[1:]).all()) for pair in pairs)
+        if alike >= _too_many(len(pairs), 1 / (_TIMED_REFERENCES + 1)):
+            return f"timed calls used one another's draws again: {alike} of {len(pairs)} pairs"
         return ""
 
     @staticmethod
@@ -259,6 +273,15 @@ class TimedDraws:
         seed_everything(secrets.randbits(62))
         with torch.no_grad():
             return [_as_tensor(leaf) for leaf in tensors.tensors_in(model(*tensors.clone(args)))]
+
+
+def _too_many(total: int, chance: float) -> int:
+    """The least number of hits, each of this chance, that a right candidate has as seldom as `_TIMED_FALSE_ALARMS` says."""
+    tail, hits = 0.0, total + 1
+    while hits and tail + (term := math.comb(total, hits - 1) * chance ** (hits - 1) * (1 - chance) ** (total - hits + 1)) <= _TIMED_FALSE_ALARMS:
+        tail += term
+        hits -= 1
+    return hits
 
 
 def _as_tensor(leaf: Any) -> torch.Tensor:

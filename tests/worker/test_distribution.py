@@ -38,12 +38,26 @@ CANDIDATES = {
 def test_timed_calls_must_draw_as_the_reference_does(name: str, words: str) -> None:
     torch.manual_seed(3)
     timed = distribution.TimedDraws()
-    for _ in range(distribution.TIMED_CALLS + 3):
+    for _ in range(3 * distribution.TIMED_CALLS):
         x = torch.randn(4, 50)
         timed.keep([x], list(CANDIDATES[name](x)))
     problem = timed.problem(noisy, TOLERANCE)
     assert words in problem
     assert bool(words) == bool(problem)
+
+
+def test_noise_left_out_of_every_second_timed_call_is_seen() -> None:
+    torch.manual_seed(6)
+    timed = distribution.TimedDraws()
+    for index in range(100):
+        x = torch.randn(4, 50)
+        timed.keep([x], list(noisy(x) if index < 50 else CANDIDATES["no_noise"](x)))
+    assert "drew less, or more" in timed.problem(noisy, TOLERANCE)
+
+
+@pytest.mark.parametrize(("total", "chance", "hits"), [(24, 0.1, 11), (8, 0.1, 6), (12, 0.05, 6), (4, 0.05, 4), (3, 0.05, 4), (0, 0.1, 1)])
+def test_chance_hits_that_are_too_many_are_those_of_the_binomial_tail(total: int, chance: float, hits: int) -> None:
+    assert distribution._too_many(total, chance) == hits
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (0, 3), (5,), (300, 700), (100_000,), (3, 40_000), (2, 3, 4)])

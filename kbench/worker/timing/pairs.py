@@ -434,9 +434,9 @@ class CaseTimer:
         if self._reference.stateful:
             self._flags.add("outputs_unchecked_stateful")
             return False
-        least = distribution.TIMED_CALLS if self._timed_draws else _CHECKED_LEAST
+        least, share = (distribution.TIMED_LEAST, distribution.TIMED_SHARE) if self._timed_draws else (_CHECKED_LEAST, _CHECKED_SHARE)
         few = self._checked < least and len(self._sides[1].seconds) >= self._random.randrange(12)
-        if few or self._random.random() < _CHECKED_SHARE:
+        if few or self._random.random() < share:
             self._checked += 1
             return True
         return False
