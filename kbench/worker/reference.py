@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import inspect
+import itertools
 import pickle
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -15,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from kbench.records import Case
-from kbench.worker import tensors, variants
+from kbench.records import Case, CheckResult
+from kbench.worker import problem, tensors, variants
 from kbench.worker.candidate import describe_output, load_module, state_of
 from kbench.worker.checks.values import difference, rms
 from kbench.worker.evidence import Leaf, Tolerance
@@ -149,6 +150,7 @@ class CaseReference:
         model = reference.construct(case, self.init)
         self.weights = [(name, tensor.detach().clone()) for name, tensor in state_of(model)]
         self.warnings: list[str] = []
+        self.weaknesses: list[CheckResult] = []
         self.stateful = False
         # Sets of inputs for the clock, made when first timed: timing/pairs.py.
         self.pool: list[list[Any]] | None = None
@@ -276,7 +278,7 @@ class CaseReference:
 
     def _find_sound(self, trial: Trial) -> bool:
         again = self._forward(self._model_with(trial.weights), tensors.clone(trial.args), trial.seed)[1]
-        if not self._agree(again, trial.expected, share=_SOUND_SHARE):
+        if not self.agree(again, trial.expected, share=_SOUND_SHARE):
             return False
         truths = trial.oracle.outputs()
         wide = [] if truths is None else [replace(leaf, tensor=truth) for leaf, truth in zip(trial.expected, truths, strict=True)]
@@ -285,7 +287,7 @@ class CaseReference:
                 return False
         seed_everything(trial.seed)
         moved = self._forward(self._model_with(trial.weights), variants.nudged(tensors.clone(trial.args)), trial.seed)[1]
-        return self._agree(moved, trial.expected, share=_STEADY_SHARE)
+        return self.agree(moved, trial.expected, share=_STEADY_SHARE)
 
     def expected_of(self, model: Any, args: list[Any], seed: int) -> list[Leaf]:
         """What `model` returns for private copies of `args` under `seed`."""
@@ -364,21 +366,32 @@ class CaseReference:
                 first = trial
                 continue
             second = second or trial
-            told_apart = told_apart or not self._agree(first.expected, trial.expected)
+            told_apart = told_apart or not self.agree(first.expected, trial.expected)
             same_inputs = same_inputs and _same_args(first, trial)
         assert first is not None
         self._check_tells_apart(first, told_apart=told_apart, same_inputs=same_inputs, alone=second is None)
         if second is not None:
             fresh = self.reference.construct(self.case, self.init)
             leaves = self._forward(fresh, tensors.clone(second.args), second.seed)[1]
-            self.stateful = not self._agree(leaves, second.expected)
+            self.stateful = not self.agree(leaves, second.expected)
         if self.stateful:
             self.warnings.append("the reference keeps state between calls: outputs depend on how often it was called")
+        self.weaknesses = problem.weaknesses(self, list(itertools.islice(self.trials(), _SELF_CHECK_TRIALS + 1)))
+        self.warnings += [f"{weakness.name}: {weakness.detail}" for weakness in self.weaknesses]
+
+    def outputs_of(self, args: list[Any], seed: int) -> list[Leaf] | None:
+        """What a fresh instance returns; None where that raises, or stops a GPU for good."""
+        if not self._is_harmless(args, None):
+            return None
+        try:
+            return self._forward(self._model_with(None), tensors.clone(args), seed)[1]
+        except ReferenceFault:
+            return None
 
     def _check_repeats(self, trial: Trial, leaves: list[Leaf]) -> None:
-        if not self._agree(leaves, trial.expected):
+        if not self.agree(leaves, trial.expected):
             raise ReferenceFault(
-                f"the reference is not repeatable: two runs with one seed differ{_where(leaves, trial.expected)}; "
+                f"task:unrepeatable: the reference is not repeatable: two runs with one seed differ{_where(leaves, trial.expected)}; "
                 "seed or remove what it draws outside of torch, random and numpy"
             )
 
@@ -395,14 +408,14 @@ class CaseReference:
         """Refuse a task that a constant would pass."""
         outputs = [leaf for leaf in first.expected if leaf.tensor is not None and leaf.tensor.numel()]
         if outputs and all(rms_of(leaf) == 0.0 for leaf in outputs) and not told_apart:
-            raise ReferenceFault("the reference gives all zeros: a candidate that computes nothing would pass")
+            raise ReferenceFault(f"{problem.ZEROS}: the reference gives all zeros: a candidate that computes nothing would pass")
         if alone or not outputs or told_apart or not tensors.tensors_in(first.args):
             return
         if not same_inputs:
-            raise ReferenceFault("the reference gives one and the same output for other inputs: a constant would pass")
-        self.warnings.append("get_inputs gives the same inputs for every seed: a constant would pass")
+            raise ReferenceFault(f"{problem.CONSTANT}: the reference gives one and the same output for other inputs: a constant would pass")
+        self.warnings.append("task:same_inputs: get_inputs gives the same inputs for every seed: a constant would pass")
 
-    def _agree(self, actual: list[Leaf], expected: list[Leaf], *, share: float = 1.0) -> bool:
+    def agree(self, actual: list[Leaf], expected: list[Leaf], *, share: float = 1.0) -> bool:
         """Whether two runs agree within `share` of the tolerance."""
         if len(actual) != len(expected):
             return False

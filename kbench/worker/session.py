@@ -202,7 +202,7 @@ class CaseSession:
     def verify(self) -> CaseVerdict:
         """Every trial of the case, until one fails."""
         self.construct()
-        checks: dict[str, CheckResult] = {}
+        checks: dict[str, CheckResult] = {weakness.name: weakness for weakness in self.reference.weaknesses}
         errors: list[tuple[float | None, float | None]] = []
         notes = [*self.reference.warnings, *self.notes]
         done = 0

@@ -1,0 +1,117 @@
+"""Is the task fit to tell right from wrong? What a candidate could leave out without anybody noticing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from kbench.records import CheckResult, Status
+from kbench.worker import tensors, variants
+from kbench.worker.checks.values import difference, rms
+
+if TYPE_CHECKING:
+    from kbench.worker.reference import CaseReference, Trial
+
+# The names under which a task's weaknesses are reported.
+ZEROS, CONSTANT, COPY, IGNORED = "task:zeros", "task:constant", "task:copy", "task:ignored_input"
+
+
+def weaknesses(reference: CaseReference, trials: Sequence[Trial]) -> list[CheckResult]:
+    """Find outputs that zeros, a constant or a copy of an input would pass for, and inputs that make no difference.
+
+    A task all of whose outputs are such has been refused before. Costs a forward for each input of a task that has several.
+    """
+    if len(trials) < 2 or reference.stateful:  # noqa: PLR2004 - one tells nothing of others
+        return []
+    found = [*_of_outputs(reference, trials), *_of_inputs(reference, trials[0])]
+    return [CheckResult(name=name, status=Status.FAIL, detail=detail) for name, detail in found]
+
+
+def _of_outputs(reference: CaseReference, trials: Sequence[Trial]) -> list[tuple[str, str]]:
+    found = []
+    for index, leaf in enumerate(trials[0].expected):
+        outputs = [trial.expected[index].tensor for trial in trials if index < len(trial.expected)]
+        if any(out is None or not out.numel() for out in outputs):
+            continue
+        given: list[torch.Tensor] = [out for out in outputs if out is not None]
+        if not any(bool((out != 0).any()) for out in given):
+            found.append((ZEROS, f"{leaf.path} is zero in every trial: zeros would pass"))
+        elif all(out.shape == given[0].shape and _near(reference, out, given[0]) for out in given[1:]) and not _same_inputs(trials):
+            found.append((CONSTANT, f"{leaf.path} is the same in every trial: a constant would pass"))
+        copied = _copied(reference, trials, index)
+        if copied and not (reference.beyond_inputs and _differs_beyond(reference, index, copied)):
+            found.append((COPY, f"{leaf.path} equals {copied[0]} in every trial: a copy of it would pass"))
+    return found
+
+
+def _copied(reference: CaseReference, trials: Sequence[Trial], index: int) -> list[str]:
+    """Paths of the inputs that an output equals in every trial."""
+    paths = [path for path, spec in tensors.leaves(tensors.describe(trials[0].args, trusted=True), "input") if spec["k"] == "tensor"]
+    return [path for number, path in enumerate(paths) if all(_equals_input(reference, trial, index, number) for trial in trials)]
+
+
+def _equals_input(reference: CaseReference, trial: Trial, index: int, number: int) -> bool:
+    given = tensors.tensors_in(trial.args)
+    out = trial.expected[index].tensor if index < len(trial.expected) else None
+    return out is not None and number < len(given) and out.shape == given[number].shape and _near(reference, out, given[number].to(out.dtype))
+
+
+def _differs_beyond(reference: CaseReference, index: int, copied: list[str]) -> bool:
+    """Whether a variant tells the output from every input that it equals."""
+    paths = [path for path, spec in tensors.leaves(tensors.describe(next(iter(reference.trials())).args, trusted=True), "input") if spec["k"] == "tensor"]
+    return all(any(not _equals_input(reference, trial, index, paths.index(path)) for trial in reference.variants()) for path in copied)
+
+
+def _of_inputs(reference: CaseReference, first: Trial) -> list[tuple[str, str]]:
+    """Inputs that may be exchanged without any change; with one input alone, the trials have told."""
+    given = tensors.tensors_in(first.args)
+    paths = [path for path, spec in tensors.leaves(tensors.describe(first.args, trusted=True), "input") if spec["k"] == "tensor"]
+    if len(given) < 2:  # noqa: PLR2004 - see above
+        return []
+    return [(IGNORED, f"{path} makes no difference to the output") for number, path in enumerate(paths) if _is_ignored(reference, first, number)]
+
+
+def _is_ignored(reference: CaseReference, first: Trial, number: int) -> bool:
+    """Whether other values for one input, which the reference bears, change nothing."""
+    is_tried = False
+    for change in (variants.with_scales, variants.with_signs, variants.with_one_element):
+        args = _with_other(first.args, number, change)
+        if args is None:
+            continue
+        outputs = reference.outputs_of(args, first.seed)
+        if outputs is None:
+            continue
+        is_tried = True
+        if not reference.agree(outputs, first.expected):
+            return False
+    return is_tried
+
+
+def _with_other(args: list[Any], number: int, change: Any) -> list[Any] | None:
+    counter = iter(range(10_000))
+    changed = False
+
+    def apply(tensor: torch.Tensor) -> torch.Tensor:
+        nonlocal changed
+        if next(counter) != number:
+            return tensor
+        other: torch.Tensor = variants.changed([tensor], change)[0]
+        changed = not torch.equal(other, tensor)
+        return other
+
+    made = [tensors.map_tensors(arg, apply) for arg in tensors.clone(args)]
+    return made if changed else None
+
+
+def _near(reference: CaseReference, actual: torch.Tensor, expected: torch.Tensor) -> bool:
+    if not expected.is_floating_point() and not expected.is_complex():
+        return bool(torch.equal(actual, expected))
+    atol, rtol = reference.tolerance.of(tensors.dtype_name(expected.dtype))
+    return not difference(actual, expected, atol * min(1.0, rms(expected)), rtol).outside
+
+
+def _same_inputs(trials: Sequence[Trial]) -> bool:
+    first = tensors.tensors_in(trials[0].args)
+    return all(all(torch.equal(a, b) for a, b in zip(first, tensors.tensors_in(trial.args), strict=False) if a.shape == b.shape) for trial in trials[1:])

@@ -1,0 +1,78 @@
+"""A task is judged, too: what it could not tell from the right answer."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from kbench.records import Case
+from kbench.worker.evidence import Tolerance
+from kbench.worker.reference import CaseReference, Reference, ReferenceFault
+
+
+def case_of(tmp_path: Path, forward: str, inputs: str = "torch.randn(8, 16)", arguments: str = "x", *, beyond_inputs: bool = True) -> CaseReference:
+    path = tmp_path / "task.py"
+    path.write_text(
+        "import torch\n"
+        "class Model(torch.nn.Module):\n"
+        f"    def forward(self, {arguments}):\n        return {forward}\n"
+        f"def get_inputs():\n    return [{inputs}]\n"
+        "def get_init_inputs():\n    return []\n"
+    )
+    reference = Reference(path, torch.device("cpu"), root_seed=11, label="task")
+    tolerance = Tolerance(by_dtype={}, default=(1e-4, 1e-4))
+    return CaseReference(reference, Case(), trials=3, tolerance=tolerance, beyond_inputs=beyond_inputs)
+
+
+def names(case: CaseReference) -> list[str]:
+    return [weakness.name for weakness in case.weaknesses]
+
+
+def test_a_sound_task_has_no_weakness(tmp_path: Path) -> None:
+    assert names(case_of(tmp_path, "torch.tanh(x) * y", "torch.randn(8, 16), torch.randn(16)", "x, y")) == []
+
+
+@pytest.mark.parametrize(
+    ("forward", "name"),
+    [("x * 0", "task:zeros"), ("torch.softmax(x, 1).sum(1)", "task:constant"), ("x + 1e-3 * torch.Generator().seed() % 7", "task:unrepeatable")],
+)
+def test_a_task_that_tells_nothing_is_refused_by_name(tmp_path: Path, forward: str, name: str) -> None:
+    with pytest.raises(ReferenceFault, match=name):
+        case_of(tmp_path, forward)
+
+
+@pytest.mark.parametrize(
+    ("forward", "name", "words"),
+    [
+        ("(torch.tanh(x), x * 0)", "task:zeros", r"output\[1\] is zero in every trial"),
+        ("(torch.tanh(x), torch.softmax(x, 1).sum(1))", "task:constant", r"output\[1\] is the same in every trial"),
+        ("(torch.tanh(x), x + 0)", "task:copy", r"output\[1\] equals input\[0\] in every trial"),
+    ],
+)
+def test_an_output_that_tells_nothing_is_reported_by_name(tmp_path: Path, forward: str, name: str, words: str) -> None:
+    case = case_of(tmp_path, forward)
+
+    assert names(case) == [name]
+    assert any(name in warning for warning in case.warnings)
+    assert re.search(words, case.weaknesses[0].detail)
+
+
+def test_a_copy_that_a_variant_tells_from_the_output_is_no_weakness(tmp_path: Path) -> None:
+    assert names(case_of(tmp_path, "torch.relu(x)", "torch.rand(8, 16)")) == []
+    assert names(case_of(tmp_path, "torch.relu(x)", "torch.rand(8, 16)", beyond_inputs=False)) == ["task:copy"]
+
+
+@pytest.mark.parametrize("other", ["torch.randn(16)", "torch.ones(16, dtype=torch.bool)", "torch.ones(16)"])
+def test_an_input_that_makes_no_difference_is_named(tmp_path: Path, other: str) -> None:
+    case = case_of(tmp_path, "torch.tanh(x)", f"torch.randn(8, 16), {other}", "x, y")
+
+    assert names(case) == ["task:ignored_input"]
+    assert "input[1] makes no difference" in case.weaknesses[0].detail
+
+
+@pytest.mark.parametrize(("forward", "other"), [("x.masked_fill(~y, 0.0)", "torch.ones(16, dtype=torch.bool)"), ("x[:, y]", "torch.arange(16)")])
+def test_a_mask_and_an_index_that_are_used_are_not_named(tmp_path: Path, forward: str, other: str) -> None:
+    assert "task:ignored_input" not in names(case_of(tmp_path, forward, f"torch.randn(8, 16), {other}", "x, y"))
