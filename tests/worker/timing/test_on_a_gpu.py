@@ -60,7 +60,8 @@ def timed(root: Path, *arguments: str) -> str:
     command = [sys.executable, "-m", "kbench", "time", *arguments, "--root", str(root), "--device", "cuda", "--json", "--timeout", "120"]
     environment = {**os.environ, "KBENCH_CACHE_DIR": str(root / "cache"), "PYTHONPATH": str(ROOT)}
     run = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=400, check=False)
-    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+    # A candidate that is refused fails the tests that ask for it, and no other one.
+    assert run.returncode in (0, 1), run.stdout[-3000:] + run.stderr[-3000:]
     return run.stdout
 
 
@@ -72,7 +73,7 @@ def timings(tree: Path) -> dict[str, dict[str, Any]]:
 
 def timings_in(text: str) -> dict[str, dict[str, Any]]:
     objects = [json.loads(line) for line in text.splitlines()]
-    return {found["candidate"]: found["timings"][0] for found in objects}
+    return {found["candidate"]: found["timings"][0] if found["timings"] else found for found in objects}
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +111,7 @@ def test_a_sleep_before_the_launch_is_in_the_wall_time_alone_and_is_flagged(timi
 def test_a_call_that_waits_is_host_bound_cannot_be_captured_and_is_measured_as_a_stream(timings: dict[str, dict[str, Any]]) -> None:
     found = timings["waits"]
 
-    assert "host_bound" in found["flags"]
+    assert "host_bound" in found["flags"], found
     assert any("candidate's calls cannot be captured" in note for note in found["notes"])
     assert "candidate_graph_s" not in found
     assert found["reference_stream_s"] > 0
