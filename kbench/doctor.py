@@ -14,6 +14,7 @@ from pathlib import Path
 
 from kbench import discovery, warm
 from kbench.config import cache_folder, cache_limit_bytes, warm_seconds
+from kbench.engines import sanitize
 from kbench.errors import KbenchError
 from kbench.outcome import EXIT_ERROR, EXIT_PASS
 
@@ -62,6 +63,7 @@ def examine(root: Path | None) -> Iterable[Finding]:
     yield from _compilers(facts)
     yield _module("triton", "Triton candidates", "pip install triton")
     yield _module("pynvml", "clocks and throttling in the record", "pip install nvidia-ml-py")
+    yield _sanitizer()
     yield _sandbox(facts)
     yield _cache()
     yield Finding(name="warm", state="ok", detail=describe_warm())
@@ -146,6 +148,17 @@ def _module(name: str, use: str, mend: str) -> Finding:
     if importlib.util.find_spec(name) is not None:
         return Finding(name=name, state="ok", detail="installed")
     return Finding(name=name, state="limited", detail=f"not installed: {use}", mend=mend)
+
+
+def _sanitizer() -> Finding:
+    if tool := sanitize.find_tool():
+        return Finding(name="sanitizer", state="ok", detail=tool)
+    return Finding(
+        name="sanitizer",
+        state="limited",
+        detail="no compute-sanitizer: `kbench verify --sanitize` skips",
+        mend="install the CUDA toolkit's compute-sanitizer, and put its folder on PATH or set CUDA_HOME",
+    )
 
 
 def _sandbox(facts: dict[str, object]) -> Finding:

@@ -244,6 +244,9 @@ class _Session(Events):
             "cores": self._engine.options.cores if self._timed else None,
             "seed": request.seed,
             "sandbox": self._engine.facts["sandbox"],
+            "contract": request.contract or request.strict,
+            "strict": request.strict,
+            "sanitize": request.sanitize,
         }
         return identity.identity(job.task, job.candidate, asked=asked, environment=self._environment(job))
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
-from kbench.records import Build, Candidate, Case, Comparison, Kernel, Status, Task, Timing, Verdict
+from kbench.records import Build, Candidate, Case, CheckResult, Comparison, Kernel, Status, Task, Timing, Verdict
 from kbench.reports.terminal import list_table, timing_line, verdict_line
 
 PASSED = Verdict(task="cvae", candidate="fused", device="cuda:0", status=Status.PASS, trials=5, seconds=0.612)
@@ -47,6 +47,19 @@ def shown(what: RenderableType, width: int = 80, **options: object) -> str:
 
 def test_a_pass_is_one_line() -> None:
     assert shown(verdict_line(PASSED)) == "pass  cvae/fused  cuda:0  5 trials, 612 ms"
+
+
+def test_what_was_asked_besides_is_counted_in_the_line_of_a_pass() -> None:
+    found = {
+        "values": Status.PASS,
+        "contract:grad": Status.PASS,
+        "contract:thread": Status.FAIL,
+        "contract:graph": Status.SKIP,
+        "sanitize:memcheck": Status.PASS,
+    }
+    checks = tuple(CheckResult(name=name, status=status) for name, status in found.items())
+    line = shown(verdict_line(dataclasses.replace(PASSED, checks=checks)), width=200)
+    assert line == "pass  cvae/fused  cuda:0  5 trials, 1 of 2 contracts hold, sanitized by memcheck, 612 ms"
 
 
 def test_kernels_that_spill_are_named_and_others_are_not() -> None:
