@@ -67,6 +67,27 @@ def position(rng: random.Random) -> Iterator[float]:
     return itertools.cycle((1.0, 1.02))
 
 
+def interrupted(rng: random.Random) -> Iterator[float]:
+    """A core that is taken away in every tenth sample, though it was measured again: it takes up to thirty times as long."""
+    while True:
+        yield rng.uniform(2.0, 30.0) if rng.random() < 0.1 else 1.0
+
+
+def neighbours(rng: random.Random) -> Iterator[float]:
+    """Cores beside others that are busy or not: both sides of a block go to one, which may be half as fast."""
+    while True:
+        yield from itertools.repeat(rng.choice((1.0, 1.8)), 2 * PER_BLOCK)
+
+
+def bursts(rng: random.Random) -> Iterator[float]:
+    """Somebody else's work that comes and goes: for some dozens of samples each one takes longer, by as much as it pleases."""
+    while True:
+        yield from itertools.repeat(1.0, rng.randrange(20, 80))
+        yield from (1 + rng.expovariate(2.0) for _ in range(rng.randrange(5, 40)))
+
+
+# What a CPU does besides.
+CPU_MODELS: list[Model] = [interrupted, neighbours, bursts]
 MODELS: list[Model] = [independent, outliers, ramp, drift, wander, regimes, alternation, position]
 
 

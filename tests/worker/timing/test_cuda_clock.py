@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,35 @@ def test_a_call_that_waits_for_the_device_cannot_hide_its_launch_and_is_flagged(
 
     assert "host_bound" in found["flags"]
     assert "reference_host_bound" not in found["flags"]
+
+
+def test_an_allocation_now_and_then_costs_its_slot_another_try_and_nothing_else(gpu: FakeGpu, reference: CaseReference) -> None:
+    """An allocator that grows waits for the device and takes a millisecond: that slot's launch cannot be hidden."""
+    calls = itertools.count(1)
+
+    def allocate() -> None:
+        if next(calls) in (30, 37, 52, 60):
+            gpu.synchronize()
+            gpu.host_s += 1e-3
+
+    found = timed(reference, add_one(gpu, 50e-6), add_one(gpu, 50e-6, before=allocate))
+
+    assert found["speedup"] == pytest.approx(1.0, rel=1e-3)
+    assert found["speedup_low"] < 1 < found["speedup_high"]
+
+
+def test_a_clock_that_only_ever_slows_ends_with_a_result(gpu: FakeGpu, reference: CaseReference) -> None:
+    """Each launch takes a little longer than the last, as on a card that gets hotter and hotter."""
+    launches = itertools.count()
+
+    def hotter(x: torch.Tensor) -> torch.Tensor:
+        gpu.launch(50e-6 * 1.001 ** next(launches))
+        return x + 1
+
+    found = timed(reference, hotter, hotter)
+
+    assert found["verdict"] not in ("faster", "slower")
+    assert found["speedup_low"] < 1 < found["speedup_high"]
 
 
 def test_a_kernel_near_the_floor_is_flagged(gpu: FakeGpu, reference: CaseReference) -> None:
