@@ -60,7 +60,7 @@ class InProcessPeer:
         self._theirs.close()
 
 
-def time_alike(folder: Path, alter: tuple[Alter, Alter], **settings: Any) -> dict[str, Any]:
+def time_alike(folder: Path, alter: tuple[Alter, Alter], *, timer: type[CaseTimer] = CaseTimer, **settings: Any) -> dict[str, Any]:
     """Time a model against itself, with the answers of reference and candidate altered; what the judge concludes."""
     path = folder / "reference.py"
     path.write_text(REFERENCE)
@@ -72,7 +72,7 @@ def time_alike(folder: Path, alter: tuple[Alter, Alter], **settings: Any) -> dic
     try:
         for session in sessions:
             session.construct()
-        return CaseTimer(case, sessions[0], sessions[1], {**SETTINGS, **settings}).run()
+        return timer(case, sessions[0], sessions[1], {**SETTINGS, **settings}).run()
     finally:
         for session in sessions:
             session.close()

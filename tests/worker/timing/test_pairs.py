@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from kbench import samples
+from kbench.worker.session import CandidateFault
+from kbench.worker.timing.pairs import CaseTimer
 from tests.worker.timing.in_process import time_alike
 
 
@@ -49,6 +51,34 @@ def test_pairs_that_are_always_interrupted_are_kept_and_said(tmp_path: Path) -> 
     assert "preempted" in timing["flags"]
     assert timing["extra"]["discarded_pairs"] == 3 * 40
     assert [report["preemptions"] for report in timing["samples"]["candidate_reports"]] == [2] * 40
+
+
+def waits(*late_s: float) -> tuple[type[CaseTimer], list[float]]:
+    """A timer whose candidate's callers wait so much longer than it says in each look at them; what is left of them."""
+    left = list(late_s)
+
+    class Waits(CaseTimer):
+        def _measure_wall(self) -> None:
+            for side, excess_s in zip(self._sides, (0.0, left.pop(0)), strict=True):
+                side.wall_s += [10e-6] * 4
+                side.wall_excess_s += [excess_s] * 4
+
+    return Waits, left
+
+
+def test_a_busy_moment_in_which_callers_waited_accuses_nobody(tmp_path: Path) -> None:
+    """All rounds of the candidate met it at first, and none of the reference's; those that follow did not."""
+    timer, left = waits(0.05, 0.0, 0.0)
+
+    assert time_alike(tmp_path, (steady, steady), timer=timer)["speedup"] == 1.0
+    assert left == [0.0]
+
+
+def test_a_candidate_that_always_keeps_callers_waiting_without_saying_so_is_refused(tmp_path: Path) -> None:
+    timer, _ = waits(*[0.05] * 20)
+
+    with pytest.raises(CandidateFault, match="a round of waits"):
+        time_alike(tmp_path, (steady, steady), timer=timer)
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one core")
