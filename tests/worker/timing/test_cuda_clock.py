@@ -193,7 +193,7 @@ def test_a_clock_that_only_ever_slows_ends_with_a_result(gpu: FakeGpu, reference
     launches = itertools.count()
 
     def hotter(x: torch.Tensor) -> torch.Tensor:
-        gpu.launch(50e-6 * 1.001 ** next(launches))
+        gpu.launch(50e-6 * 1.0001 ** next(launches))
         return x + 1
 
     found = timed(reference, hotter, hotter)
