@@ -1,10 +1,10 @@
 """Hold the verdicts of CUDA on the CPU against a GPU: right kernels, planted faults, and the candidates of this tree.
 
-Usage: python3 scripts/cuda_on_cpu_against_device.py FOLDER
+Usage: python3 scripts/cuda_on_cpu_against_device.py FOLDER [--candidates]
 
 For an H100 or H200. The corpus of tests/worker/cuda_on_cpu is built with nvcc. Every right kernel must give the expected results there and
 be clean under compute-sanitizer; of every planted fault it is told which of compute-sanitizer's tools see it. The
-candidates are verified on the GPU, and must come out as they did on the CPU. What was seen goes to FOLDER/against.json.
+candidates, if asked for, are verified on the GPU, and must come out as they did on the CPU. Outputs go to FOLDER.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ import shutil
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 CORPUS = ROOT / "tests/worker/cuda_on_cpu/corpus"
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
-# For all of it.
-TIME_S = 220
 # What a tool can see at all of what is found on the CPU; races in global memory and reads of fresh shared memory are
 # beyond all of them, and an index beyond a variable of a thread's own that stays within its frame is, too.
 SEEN_BY = {
@@ -38,6 +37,8 @@ SEEN_BY = {
     "cuda:shuffle": "synccheck",
     "cuda:uninitialized": "initcheck",
 }
+# It looks at global memory only.
+UNSEEN = frozenset({"part_filled"})
 # The verdicts on the CPU (`kbench verify --device cpu`), which tests/worker/cuda_on_cpu holds.
 CANDIDATES = {
     "mixture_reparam/document": "pass",
@@ -53,58 +54,61 @@ extern "C" int corpus_read(void* to, const void* from, size_t bytes) { return cu
 """
 
 
-def main(out: Path) -> None:
-    """Build, run, compare, print."""
+def main(out: Path, *, candidates: bool) -> None:
+    """Build, run, compare; whatever is known is printed at once."""
     sys.path.insert(0, str(ROOT))
     from tests.worker.cuda_on_cpu.corpus_table import KERNELS, PLANTED  # noqa: PLC0415 - children have no torch
 
-    started = time.monotonic()
-    verify = subprocess.Popen(  # the longest part, beside the rest
-        [sys.executable, "-m", "kbench", "verify", *CANDIDATES, "--device", "cuda", "--json"], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
-    libraries = build(out)
-    print(f"built {len(libraries)} files in {time.monotonic() - started:.0f} s", flush=True)
+    clock = time.monotonic()
+
+    def tell(*words: object) -> None:
+        print(f"{time.monotonic() - clock:5.0f} s ", *words, flush=True)
+
     given = {kernel.name: list(kernel.arguments()) for kernel in (*KERNELS, *PLANTED)}
     for name, arguments in given.items():
         (out / f"{name}.args").write_bytes(pickle.dumps([_plain(argument) for argument in arguments]))
-    found: dict[str, object] = {"right": {}, "planted": {}, "clean": {}, "candidates": {}}
+    tell("building")
+    libraries = build(out)
+    tell("built", len(libraries), "files")
+    everything = [f"{libraries[kernel.file]}:{kernel.name}" for kernel in KERNELS]
     with ThreadPoolExecutor(8) as pool:
-        by_file = {file: [k.name for k in KERNELS if k.file == file] for file in sorted({k.file for k in KERNELS})}
-        clean = {(file, tool): pool.submit(child, out, libraries[file], names, tool) for file, names in by_file.items() for tool in TOOLS}
-        planted = {(p.name, tool): pool.submit(child, out, libraries[p.file], [f"fault_{p.name}"], tool) for p in PLANTED for tool in (*TOOLS, "")}
-        for file, names in by_file.items():
-            code, text = child(out, libraries[file], names, "")
-            (out / f"{file}.right.txt").write_text(text)
-            for kernel in (k for k in KERNELS if k.file == file):
-                found["right"][kernel.name] = _result(out, kernel, given[kernel.name]) if code == 0 else f"exit {code}: {text[-300:]}"
-        found["clean"] = {f"{file} {tool}": _errors(*job.result()) for (file, tool), job in clean.items()}
-        found["planted"] = {f"{name} {tool or 'alone'}": _errors(*job.result()) for (name, tool), job in planted.items()}
-        for (name, tool), job in (*planted.items(), *clean.items()):
-            (out / f"{name}.{tool or 'alone'}.txt").write_text(job.result()[1])
-    wrong = {name: result for name, result in found["right"].items() if result != "as expected"}
-    print(f"right kernels: {len(found['right']) - len(wrong)} of {len(KERNELS)} as expected on the GPU; {wrong}")
-    print("clean under each tool:", {name: errors for name, errors in found["clean"].items() if errors} or "all")
-    for fault in PLANTED:
-        seen = {tool: found["planted"][f"{fault.name} {tool}"] for tool in TOOLS}
-        expected = "no tool" if fault.name == "part_filled" else SEEN_BY.get(fault.reason, "no tool")
-        count = seen.get(expected, 0)
-        agrees = "known verdict" if expected not in TOOLS else "agrees" if isinstance(count, int) and count > 0 else "NOT SEEN"
-        print(f"  {agrees:<14}{fault.name:<22}{fault.reason:<20} expected of {expected}; seen: {seen}; alone: {found['planted'][fault.name + ' alone']}")
-    print(f"corpus done after {time.monotonic() - started:.0f} s", flush=True)
-    try:
-        text, _ = verify.communicate(timeout=max(1, TIME_S - (time.monotonic() - started)))
-    except subprocess.TimeoutExpired:
-        verify.terminate()
-        text, _ = verify.communicate()
-        print("kbench verify took too long; what it had found:")
-    for line in text.splitlines():
+        jobs = {pool.submit(child, out, everything, ""): "right kernels, alone"}
+        for fault in PLANTED:
+            tool = "" if fault.name in UNSEEN else SEEN_BY.get(fault.reason, "")
+            if tool:
+                call = [f"{libraries[fault.file]}:fault_{fault.name}"]
+                jobs[pool.submit(child, out, call, tool)] = f"planted {fault.name} ({fault.reason})"
+            else:
+                tell(f"known verdict  planted {fault.name} ({fault.reason}): no tool looks for it")
+        jobs |= {pool.submit(child, out, everything, tool): f"right kernels, {tool}" for tool in TOOLS}
+        for job in as_completed(jobs):
+            what = jobs[job]
+            code, text = job.result()
+            (out / f"{re.sub(r'[^a-z_]+', '-', what)}.txt").write_text(text)
+            errors = _errors(code, text)
+            if what.startswith("planted"):
+                agrees = "agrees" if isinstance(errors, int) and errors > 0 else "NOT SEEN"
+                tell(f"{agrees:<14} {what}: {errors} errors")
+            elif what == "right kernels, alone":
+                results = {kernel.name: _result(out, kernel, given[kernel.name]) for kernel in KERNELS}
+                wrong = {name: result for name, result in results.items() if result != "as expected"}
+                tell(f"{'DIFFERS' if wrong else 'agrees':<14} {what}: {len(results) - len(wrong)} of {len(results)} as expected; {wrong or text[-100:]}")
+            else:
+                tell(f"{'agrees' if errors == 0 else 'ALARM':<14} {what}: {errors} errors")
+    if candidates:
+        verify(tell)
+    tell("done")
+
+
+def verify(tell: Callable[..., None]) -> None:
+    """Verify the candidates on the GPU."""
+    call = [sys.executable, "-m", "kbench", "verify", *CANDIDATES, "--device", "cuda", "--json"]
+    done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, check=False)
+    for line in done.stdout.splitlines():
         verdict = json.loads(line)
         label = f"{verdict['task']}/{verdict['candidate']}"
-        found["candidates"][label] = verdict["status"]
         agrees = "agrees" if verdict["status"] == CANDIDATES[label] else "DIFFERS"
-        print(f"  {agrees:<10}{label} {verdict['device']} {verdict['status']} {verdict['reason']} {verdict['detail'][:300]}")
-    (out / "against.json").write_text(json.dumps(found, indent=1))
-    print(f"done after {time.monotonic() - started:.0f} s")
+        tell(f"{agrees:<14} {label}: {verdict['device']} {verdict['status']} {verdict['reason']} {verdict['detail'][:300]}")
 
 
 def build(out: Path) -> dict[str, Path]:
@@ -124,24 +128,23 @@ def build(out: Path) -> dict[str, Path]:
         return dict(pool.map(compiled, sorted(CORPUS.glob("*.cu"))))
 
 
-def child(out: Path, library: Path, names: list[str], tool: str) -> tuple[int, str]:
-    """Call functions in a process of their own, under one of compute-sanitizer's tools or none."""
+def child(out: Path, calls: list[str], tool: str) -> tuple[int, str]:
+    """Call functions (`library:name`) in a process of their own, under one of compute-sanitizer's tools or none."""
     sanitizer = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     prefix = [sanitizer, "--tool", tool, "--error-exitcode", "99"] if tool else []
-    call = [*prefix, sys.executable, __file__, "--call", str(out), str(library), *names]
     try:
-        done = subprocess.run(call, capture_output=True, text=True, timeout=100, check=False)
+        done = subprocess.run([*prefix, sys.executable, __file__, "--call", str(out), *calls], capture_output=True, text=True, timeout=90, check=False)
     except (subprocess.TimeoutExpired, FileNotFoundError) as error:
         return -1, str(error)
     return done.returncode, done.stdout + done.stderr
 
 
-def run_calls(out: Path, path: Path, names: list[str]) -> None:
+def run_calls(out: Path, calls: list[str]) -> None:
     """In the child: call each function on memory of the device, and keep what it leaves there."""
-    library = ctypes.CDLL(str(path))
-    library.corpus_allocate.restype = ctypes.c_void_p
     codes = []
-    for name in names:
+    for path, _, name in (call.rpartition(":") for call in calls):
+        library = ctypes.CDLL(path)
+        library.corpus_allocate.restype = ctypes.c_void_p
         arguments = pickle.loads((out / f"{name.removeprefix('fault_')}.args").read_bytes())
         plain, memory = [], []
         for argument in arguments:
@@ -214,8 +217,8 @@ def _errors(code: int, text: str) -> int | str:
 
 if __name__ == "__main__":
     if sys.argv[1] == "--call":
-        run_calls(Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:])
+        run_calls(Path(sys.argv[2]), sys.argv[3:])
     else:
         folder = Path(sys.argv[1]).resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        main(folder)
+        main(folder, candidates="--candidates" in sys.argv)

@@ -68,20 +68,25 @@ unsigned next_random(Block& block) {
   return static_cast<unsigned>(block.random >> 33);
 }
 
-// A permutation of 0..count-1 as a start and a step; the natural order without a seed.
-struct Order {
-  unsigned count, start = 0, step = 1;
-  unsigned operator[](unsigned i) const { return static_cast<unsigned>((start + uint64_t{step} * i) % count); }
-};
+// A permutation of 0..count-1 as a start and a step, one number after another; the natural order without a seed.
+class Order {
+ public:
+  Order(Block& block, unsigned count) : count_(count) {
+    if (!block.launch->seed || count < 2) return;
+    at_ = next_random(block) % count;
+    do step_ = 1 + next_random(block) % (count - 1);
+    while (std::gcd(step_, count) != 1);
+  }
+  unsigned next() {
+    unsigned value = at_;
+    at_ += step_;
+    if (at_ >= count_) at_ -= count_;
+    return value;
+  }
 
-Order order_of(Block& block, unsigned count) {
-  Order order{count};
-  if (!block.launch->seed || count < 2) return order;
-  order.start = next_random(block) % count;
-  do order.step = 1 + next_random(block) % (count - 1);
-  while (std::gcd(order.step, count) != 1);
-  return order;
-}
+ private:
+  unsigned count_, at_ = 0, step_ = 1;
+};
 
 // --- one block -----------------------------------------------------------------------------------------------------
 
@@ -148,7 +153,7 @@ std::string block_name(const Block& block) {
   return text;
 }
 
-bool same_place(const Site& a, const Site& b) { return a.line == b.line && std::strcmp(a.file, b.file) == 0; }
+bool same_place(const Site& a, const Site& b) { return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0); }
 
 // --- one warp ------------------------------------------------------------------------------------------------------
 
@@ -327,9 +332,9 @@ bool answer_active_mask(const Lanes& lanes) {
 bool run_warp(Block& block, unsigned warp) {
   Lanes lanes = lanes_of(block, warp);
   bool progress = false;
-  Order order = order_of(block, lanes.count);
+  Order order(block, lanes.count);
   for (unsigned i = 0; i < lanes.count; i++) {
-    Fiber& fiber = lanes.first[order[i]];
+    Fiber& fiber = lanes.first[order.next()];
     if (fiber.state != State::ready && fiber.state != State::paused) continue;
     resume(fiber);
     if (block.launch->failed.load(std::memory_order_relaxed)) return false;
@@ -472,9 +477,10 @@ bool run_block(Block& block) {
     }
     if (block.at_cluster_barrier) return progress;
     bool ran = false;
-    Order order = order_of(block, warps);
+    Order order(block, warps);
     for (unsigned i = 0; i < warps; i++) {
-      while (run_warp(block, order[i])) {
+      const unsigned warp = order.next();
+      while (run_warp(block, warp)) {
         ran = true;
         if (block.launch->seed) break;
       }

@@ -57,8 +57,8 @@ struct Block;
 struct Arena;
 struct Range;
 
-struct Fiber {
-  // What every access needs.
+// Two cache lines have what every access and every switch need; the rest is for who asks.
+struct alignas(64) Fiber {
   uintptr_t shared_low = 0;
   uintptr_t stack_low = 0;
   Arena* arena = nullptr;
@@ -67,37 +67,35 @@ struct Fiber {
   uint32_t clock = 0;
   uint32_t barrier_clock = 0;  // accesses before it, by any thread of the block, are ordered before this thread
   uint32_t settled_clock = 0;  // shared memory: accesses before it, by anyone, are ordered before this thread
-  uint32_t cluster_clock = 0;  // likewise, by any thread of the cluster
-  uint32_t grid_time = 0;      // likewise for any block of the grid
   uint16_t thread = 0;
   uint8_t pending_bytes = 0;
   State state = State::ready;
-
   uintptr_t looked_at = 0;  // where the last atomic was, until what was released there is acquired
+
+  void* stack_pointer = nullptr;
+  uint64_t given = 0;
+  uint64_t result = 0;
+  Site site = {"", 0};
+  unsigned mask = 0;
+  int source = -1;
+  WarpOp warp_op = WarpOp::sync;
+  Vote vote = Vote::none;
+
+  uint3 index = {0, 0, 0};
+  uint32_t cluster_clock = 0;  // accesses before it, by any thread of the cluster, are ordered before this thread
+  uint32_t grid_time = 0;      // likewise for any block of the grid
+  uint32_t polls = 0;
+  uint32_t poll_place = 0;
+  uint32_t fenced = 0;    // writes before this time are out, for who acquires a later release
+  uint32_t released = 0;  // the last fence that was released
+  uint32_t acquired = 0;  // releases up to this time are seen
+  uint32_t lane_clocks[kWarpSize] = {};  // up to which clock each lane of the warp is ordered before this thread
 
   // A write that collides, kept until it is known whether it changes memory: threads often write one same value.
   uintptr_t pending_address = 0;
   uint8_t pending_old[16] = {};
   Access pending_other;
   Access pending_access;
-
-  void* stack_pointer = nullptr;
-  uint3 index = {0, 0, 0};
-  Site site = {"", 0};
-  uint32_t polls = 0;
-  uint32_t poll_place = 0;
-
-  WarpOp warp_op = WarpOp::sync;
-  Vote vote = Vote::none;
-  unsigned mask = 0;
-  int source = -1;
-  uint64_t given = 0;
-  uint64_t result = 0;
-
-  uint32_t lane_clocks[kWarpSize] = {};  // up to which clock each lane of the warp is ordered before this thread
-  uint32_t fenced = 0;                   // writes before this time are out, for who acquires a later release
-  uint32_t released = 0;                 // the last fence that was released
-  uint32_t acquired = 0;                 // releases up to this time are seen
 };
 
 // The shared memory of a block that runs: bytes, what is known of each, and who touched them.

@@ -31,7 +31,7 @@ KBENCH_HIDDEN unsigned lane() noexcept __attribute__((const));
 KBENCH_HIDDEN unsigned thread_rank() noexcept __attribute__((const));
 KBENCH_HIDDEN bool in_kernel() noexcept;
 
-enum class Vote { none, count, all, any };
+enum class Vote : uint8_t { none, count, all, any };
 KBENCH_HIDDEN int block_barrier(Vote vote, int predicate, Site site);
 KBENCH_HIDDEN void grid_barrier(Site site);
 KBENCH_HIDDEN bool grid_is_cooperative() noexcept;
@@ -42,7 +42,7 @@ KBENCH_HIDDEN unsigned cluster_blocks() noexcept;
 KBENCH_HIDDEN void* shared_of_rank(void* address, unsigned rank, Site site);
 
 // What the lanes of a warp do together; it is complete when every living lane of `mask` asks for it.
-enum class WarpOp {
+enum class WarpOp : uint8_t {
   sync, shuffle, ballot, all, any, match_any, match_all,
   add, min_unsigned, max_unsigned, min_signed, max_signed, bit_and, bit_or, bit_xor,
 };
