@@ -28,10 +28,11 @@ class Prepared:
 def prepare(request: BuildRequest) -> Prepared:
     """Make a request for CUDA sources one that needs neither nvcc nor a CUDA build of torch."""
     unsupported: list[Unsupported] = []
+    folders = (*request.extra_include_paths, *_folders_named((*request.extra_cflags, *request.extra_cuda_cflags)))
     device: list[Source] = []
     host: list[Source] = []
     for source in request.sources:
-        done = translate(source.text, filename=source.path, read_include=_Headers(source.folder).read)
+        done = translate(source.text, filename=source.path, read_include=_Headers((source.folder, *folders)).read)
         unsupported += done.unsupported
         part, end = (device, DEVICE_END) if done.has_device_code else (host, HOST_END)
         part.append(replace(source, path=f"{source.path}{end}", text=done.text))
@@ -66,25 +67,25 @@ def _digest() -> str:
 
 
 class _Headers:
-    """Quoted includes from a source's own folder, each read once."""
+    """The candidate's own headers, beside a source or where its include paths say, each read once."""
 
-    def __init__(self, folder: str) -> None:
-        self._folder = Path(folder) if folder else None
+    def __init__(self, folders: Iterable[str]) -> None:
+        self._folders = [Path(folder) for folder in folders if folder]
         self._seen: set[Path] = set()
 
     def read(self, name: str) -> str | None:
-        """The text of a header; empty where it was read before."""
-        if self._folder is None:
-            return None
-        path = (self._folder / name).resolve()
-        if path in self._seen:
-            return ""
-        try:
-            text = path.read_text(encoding="utf-8", errors="surrogateescape")
-        except OSError:
-            return None
-        self._seen.add(path)
-        return text
+        """The text of a header; empty where it was read before, None where it is no header of the candidate's."""
+        for folder in self._folders:
+            path = (folder / name).resolve()
+            if path in self._seen:
+                return ""
+            try:
+                text = path.read_text(encoding="utf-8", errors="surrogateescape")
+            except OSError:
+                continue
+            self._seen.add(path)
+            return text
+        return None
 
 
 def _definitions(flags: Iterable[str]) -> Iterator[str]:
@@ -95,3 +96,12 @@ def _definitions(flags: Iterable[str]) -> Iterator[str]:
             yield from (flag, next(rest, ""))
         elif flag.startswith(("-D", "-U", "-I")):
             yield flag
+
+
+def _folders_named(flags: Iterable[str]) -> Iterator[str]:
+    rest = iter(flags)
+    for flag in rest:
+        if flag in {"-I", "-isystem", "-iquote"}:
+            yield next(rest, "")
+        elif flag.startswith("-I"):
+            yield flag.removeprefix("-I")

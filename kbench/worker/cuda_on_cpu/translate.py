@@ -25,6 +25,8 @@ _RENAMED = {
     b"__noinline__": "__attribute__((noinline))",
     b"is_cuda": "is_cpu",
     b"kCUDA": "kCPU",
+    # torch declares it for nvcc alone.
+    b"RestrictPtrTraits": "DefaultPtrTraits",
 }
 # The built-in variables; as members (`config.gridDim`) they are another's.
 _BUILT_IN = {
@@ -75,7 +77,7 @@ def translate(cuda_source: str, *, filename: str, first_line: int = 1, read_incl
     """Turn CUDA C++ into C++ for the flags and headers of `build.cuda_on_cpu`.
 
     `filename` and `first_line` say where the source stands for the user, until a `#line` in it says otherwise:
-    what compilers and faults name. `read_include` gives the text of a quoted include that is the candidate's
+    what compilers and faults name. `read_include` gives the text of an include that is the candidate's
     own, which then takes the include's place, and None for any other.
     """
     rewriter = _Rewriter(
@@ -220,7 +222,7 @@ class _Rewriter:
         name = _text(path)[1:-1].decode("utf-8", "replace")
         if feature := features.of_header(name):
             self._report(feature, node)
-        elif path.type == "string_literal" and (text := self.read_include(name)) is not None:
+        elif (text := self.read_include(name)) is not None:
             self._inline(node, name, text)
 
     def _inline(self, node: Node, name: str, text: str) -> None:
