@@ -65,6 +65,7 @@ class Reference:
 
     def __init__(self, path: Path, device: torch.device, *, root_seed: int, label: str, cuda_on_cpu: bool = False) -> None:
         self.device = device
+        self.cuda_on_cpu = cuda_on_cpu
         self.calling: Callable[[], AbstractContextManager[None]] = _drawing_as_cuda() if cuda_on_cpu else nullcontext
         self._root_seed = root_seed
         self._label = label

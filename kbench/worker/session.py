@@ -20,6 +20,7 @@ from kbench.worker.checks import CHECKS, REASONS
 from kbench.worker.cuda_on_cpu import faults
 from kbench.worker.evidence import Evidence
 from kbench.worker.reference import CaseReference, Trial
+from kbench.worker.seeding import generator_state, seed_everything
 
 # malloc's fill for the trials in turn; each makes floats of every kind huge or tiny, never plausible.
 _FILLS = (0x01, 0x80, 0x55)
@@ -216,10 +217,25 @@ class CaseSession:
             if done == 1 and not self.baseline:
                 failure = self._measure_accuracy(trial, evidence, failure, checks, notes)
             if failure is not None:
+                self._spare(failure, evidence, trial)
                 return self._verdict(failure, checks, notes, errors, done)
             last = [*last[-1:], trial]
         failure = self._repeat(last, checks) or self._judge_draws(last, checks) or self._try_variants(checks, notes)
         return self._verdict(failure, checks, notes, errors, done)
+
+    def _spare(self, failure: CheckResult, evidence: Evidence, trial: Trial) -> None:
+        """Judge nobody by draws that a device makes in another way than this CPU, where CUDA runs on it.
+
+        Raises:
+            CandidateFault: the outputs differ, and so may the draws: a skip.
+        """
+        reference = self.reference.reference
+        if not reference.cuda_on_cpu or failure.name not in ("values", "nan") or evidence.generators.get("cpu") == trial.generators["cpu"]:
+            return
+        seed_everything(trial.seed)
+        if generator_state(self.device)["cpu"] != trial.generators["cpu"]:
+            detail = "the reference draws (dropout, integers, ...) in a way that is not drawn as on a device here, and the candidate in another"
+            raise CandidateFault("", f"cannot be judged on the CPU: {detail}", status=Status.SKIP)
 
     def _measure_accuracy(
         self, trial: Trial, evidence: Evidence, failure: CheckResult | None, checks: dict[str, CheckResult], notes: list[str]

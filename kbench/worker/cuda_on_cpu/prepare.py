@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from kbench.worker.build import cuda_on_cpu
+from kbench.worker.build import cuda_on_cpu, toolchain
 from kbench.worker.build.cuda_on_cpu import DEVICE_END, HOST_END, INCLUDE, RUNTIME_END
 from kbench.worker.build.request import BuildRequest, Source
 from kbench.worker.cuda_on_cpu.translate import Unsupported, translate
@@ -75,6 +75,9 @@ class _Headers:
 
     def read(self, name: str) -> str | None:
         """The text of a header; empty where it was read before, None where it is no header of the candidate's."""
+        # Whatever folders are named: CUDA's headers are ours, and torch's are those of the torch that is there.
+        if any((folder / name).is_file() for folder in (INCLUDE, toolchain.current().include)):
+            return None
         for folder in self._folders:
             path = (folder / name).resolve()
             if path in self._seen:

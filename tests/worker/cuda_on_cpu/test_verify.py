@@ -99,6 +99,18 @@ CANDIDATES = {
     .replace("ops.run(x)", "x * 2 + 1"),
 }
 
+DRAWING = REFERENCE.replace("x * 2 + 1", "x + torch.randn_like(x)")
+DROPPING = REFERENCE.replace("x * 2 + 1", "torch.nn.functional.dropout(x, 0.5)")
+DRAWS = {
+    "on_the_device": CANDIDATE.replace(RUN, 'return x + torch.randn(x.shape, device="cuda")'),
+    "on_the_host": CANDIDATE.replace(RUN, "return x + torch.randn(x.shape)"),
+}
+DROPS = {
+    "likewise": CANDIDATE.replace(RUN, "return torch.nn.functional.dropout(x, 0.5)"),
+    "otherwise": CANDIDATE.replace(RUN, "return 2 * x * (torch.rand_like(x) < 0.5)"),
+}
+TASKS = {"probe": (REFERENCE, CANDIDATES), "drawing": (DRAWING, DRAWS), "dropping": (DROPPING, DROPS)}
+
 
 def kbench(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -121,11 +133,12 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tree with one reference and all candidates."""
     root = tmp_path_factory.mktemp("tree")
     (root / "references").mkdir()
-    (root / "candidates" / "probe").mkdir(parents=True)
     (root / "kbench.toml").touch()
-    (root / "references" / "probe.py").write_text(REFERENCE)
-    for name, text in CANDIDATES.items():
-        (root / "candidates" / "probe" / f"{name}.py").write_text(text)
+    for task, (reference, candidates) in TASKS.items():
+        (root / "references" / f"{task}.py").write_text(reference)
+        (root / "candidates" / task).mkdir(parents=True)
+        for name, text in candidates.items():
+            (root / "candidates" / task / f"{name}.py").write_text(text)
     return root
 
 
@@ -168,6 +181,17 @@ def test_what_cannot_run_here_is_skipped_with_feature_and_line(candidate: str, v
 
     assert (found["status"], found["reason"]) == ("skip", "")
     assert f"tensor-core fragments ({candidate}.py:{line_of(CANDIDATES[candidate], 'mma.h')})" in str(found["detail"])
+
+
+def test_both_sides_draw_as_on_a_device(verdicts: dict[str, dict[str, object]]) -> None:
+    assert verdicts["on_the_device"]["status"] == "pass"
+    assert (verdicts["on_the_host"]["status"], verdicts["on_the_host"]["reason"]) == ("fail", "values")
+
+
+def test_nobody_fails_by_draws_that_are_not_those_of_a_device(verdicts: dict[str, dict[str, object]]) -> None:
+    assert verdicts["likewise"]["status"] == "pass"
+    assert verdicts["otherwise"]["status"] == "skip"
+    assert "drawn as on a device" in str(verdicts["otherwise"]["detail"])
 
 
 def test_it_is_accepted_and_never_timed(tree: Path, verdicts: dict[str, dict[str, object]]) -> None:
