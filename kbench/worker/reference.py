@@ -155,6 +155,8 @@ class CaseReference:
         self.stateful = False
         # Sets of inputs for the clock, made when first timed: timing/pairs.py.
         self.pool: list[list[Any]] | None = None
+        self.draws_shapes = False
+        self.returned: list[torch.Tensor] = []
         self._kept: dict[str, list[Trial]] = {}
         self._asserts: bool | None = None
         # What a forward pass has to do, counted when first timed on a GPU: timing/work.py.

@@ -23,7 +23,7 @@ from kbench import samples, stats
 from kbench.records import exploit
 from kbench.worker import distribution, tensors
 from kbench.worker.checks.values import difference, rms
-from kbench.worker.reference import CaseReference
+from kbench.worker.reference import CaseReference, ReferenceFault
 from kbench.worker.seeding import seed_everything
 from kbench.worker.session import CandidateFault, CaseSession
 from kbench.worker.timing import light
@@ -156,8 +156,10 @@ class CaseTimer:
         self._ceilings = ceilings
         self._random = random.Random(secrets.randbits(64))  # noqa: S311 - order and choice, not keys
         if reference.pool is None:
-            reference.pool = self._make_pool()
+            reference.pool, reference.draws_shapes = self._make_pool()
+            reference.returned = self._find_returned(reference.pool)
         self._pool = reference.pool
+        self._returned = reference.returned
         self._model = reference.reference.construct(reference.case, reference.init)
         first = next(iter(reference.trials()))
         self._draws = first.draws
@@ -176,7 +178,7 @@ class CaseTimer:
         self._watched = 0
         self._idle_cpu_s = self._idle_s = 0.0
         self._stolen_share = 0.0
-        self._flags: set[str] = set()
+        self._flags: set[str] = {"drawn_shapes"} if reference.draws_shapes else set()
         self._floor_s: float | None = None
         self._step_s = EVENT_STEP_S
         self._spent_s: dict[str, float] = {}
@@ -251,29 +253,40 @@ class CaseTimer:
         seen.flags += busy_before(before)
         return orders, seen
 
-    def _make_pool(self) -> list[list[Any]]:
+    def _make_pool(self) -> tuple[list[list[Any]], bool]:
+        """Sets of inputs, and whether get_inputs draws their shapes."""
         first = self._reference.reference.inputs(self._reference.case, "timed", 0)
         n_bytes = sum(tensors.span(t).numel() * t.element_size() for t in tensors.tensors_in(first)) or 1
         count = min(_POOL_SETS[1], max(_POOL_SETS[0], _POOL_BYTES // n_bytes // 4))
-        rest = [self._reference.reference.inputs(self._reference.case, "timed", i) for i in range(1, count)]
-        return [first, *rest]
+        drawn = [first, *(self._reference.reference.inputs(self._reference.case, "timed", i) for i in range(1, count))]
+        if all(_layout_of(args) == _layout_of(first) for args in drawn):
+            return drawn, False
+        # Where get_inputs draws shapes, the clock takes the largest that it met: one time is for one size.
+        largest = max(drawn, key=lambda args: sum(t.numel() for t in tensors.tensors_in(args)))
+        return [largest, *fresh_sets([largest], count - 1, self._freshen)], True
+
+    def _find_returned(self, pool: list[list[Any]]) -> list[torch.Tensor]:
+        """What the reference returns for inputs of the pool, as far as their shapes go.
+
+        Raises:
+            ReferenceFault: shapes of outputs depend on the values of inputs, so that no place can be laid out beforehand.
+        """
+        model = self._reference.reference.construct(self._reference.case, self._reference.init)
+        found = [[leaf.tensor for leaf in self._reference.expected_of(model, args, 0) if leaf.tensor is not None] for args in pool[:2]]
+        if any(one.shape != other.shape for one, other in zip(found[0], found[-1], strict=True)):
+            raise ReferenceFault("the shapes of its outputs depend on the values of its inputs: that can be verified, but not timed")
+        return found[0]
 
     def _extend_pool(self) -> None:
         """No two calls of one slot may have the same inputs."""
         for index in range(len(self._pool), self._loops + self._untimed):
-            self._pool.append(self._reference.reference.inputs(self._reference.case, "timed", index))
+            drawn = [] if self._reference.draws_shapes else [self._reference.reference.inputs(self._reference.case, "timed", index)]
+            self._pool += drawn or fresh_sets(self._pool[:1], 1, self._freshen)
 
     def _prepare(self, side: Side, sets: int = 1, *, outputs: int = 0) -> None:
         """Open memory for outputs of `outputs` calls and, on a GPU, `sets` of inputs; have the side get ready for the clock."""
         layout = tensors.Layout()
-        places = [
-            [
-                tensors.describe(leaf.tensor.contiguous(), place=layout.place)
-                for leaf in next(iter(self._reference.trials())).expected
-                if leaf.tensor is not None
-            ]
-            for _ in range(outputs or self._loops)
-        ]
+        places = [[tensors.describe(tensor.contiguous(), place=layout.place) for tensor in self._returned] for _ in range(outputs or self._loops)]
         sizes = tensors.Layout()
         largest = max(self._pool, key=lambda args: sum(t.numel() for t in tensors.tensors_in(args)))
         for tensor in tensors.tensors_in(largest):
@@ -522,8 +535,7 @@ class CaseTimer:
         reference, candidate = self._sides
         claimed_s = stats.median(candidate.seconds)
         enqueue_s = max(stats.median([report.get("enqueue", 0.0) for report in side.reports] or [0.0]) for side in self._sides)
-        given, made = tensors.tensors_in(self._pool[0]), [leaf.tensor for leaf in next(iter(self._reference.trials())).expected]
-        n_bytes = sum(t.numel() * t.element_size() for t in [*given, *made] if t is not None) or 1
+        n_bytes = sum(t.numel() * t.element_size() for t in [*tensors.tensors_in(self._pool[0]), *self._returned]) or 1
         least, most = _BURST_CALLS
         count = max(least, min(most, _BURST_BYTES // n_bytes, math.ceil(_BURST_S / claimed_s)))
         for side in self._sides:
@@ -729,6 +741,10 @@ class CaseTimer:
 def _excess(side: Side, loops: int) -> list[float]:
     """What each slot took by the judge's clock beyond what the side's own clock says."""
     return [outside - inside * loops for outside, inside in zip(side.outside_s, side.seconds, strict=True)]
+
+
+def _layout_of(args: list[Any]) -> list[tuple[Any, ...]]:
+    return [(t.shape, t.stride(), t.dtype) for t in tensors.tensors_in(args)]
 
 
 def _queue_limit_s(count: int, enqueue_s: float) -> float:

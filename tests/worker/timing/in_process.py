@@ -60,10 +60,12 @@ class InProcessPeer:
         self._theirs.close()
 
 
-def time_alike(folder: Path, alter: tuple[Alter, Alter], *, timer: type[CaseTimer] = CaseTimer, **settings: Any) -> dict[str, Any]:
+def time_alike(
+    folder: Path, alter: tuple[Alter, Alter], *, source: str = REFERENCE, timer: type[CaseTimer] = CaseTimer, **settings: Any
+) -> dict[str, Any]:
     """Time a model against itself, with the answers of reference and candidate altered; what the judge concludes."""
     path = folder / "reference.py"
-    path.write_text(REFERENCE)
+    path.write_text(source)
     reference = Reference(path, CPU, root_seed=1, label="t")
     tolerance = Tolerance(by_dtype={}, default=(1e-4, 1e-4), allow_nan=False)
     case = CaseReference(reference, Case(), trials=2, tolerance=tolerance)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kbench import samples
+from kbench.worker.reference import ReferenceFault
 from kbench.worker.session import CandidateFault
 from kbench.worker.timing.pairs import CaseTimer
 from tests.worker.timing.in_process import time_alike
@@ -98,3 +99,32 @@ def test_both_sides_of_a_block_are_sent_to_one_core(tmp_path: Path) -> None:
     assert sent["reference"] == sent["candidate"]
     assert len(set(sent["reference"])) > 1
     assert all(len(set(block)) == 1 for block in zip(*[iter(sent["reference"])] * 4, strict=True))
+
+
+DRAWN = """
+import random
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return {returned}
+
+def get_inputs():
+    return [torch.randn(random.randint(2, 9), 8)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_shapes_that_are_drawn_are_timed_at_the_largest_of_them(tmp_path: Path) -> None:
+    timing = time_alike(tmp_path, (steady, steady), source=DRAWN.format(returned="x * 2 + 1"))
+
+    assert timing["speedup"] == 1.0
+    assert timing["extra"]["checked_outputs"] > 0
+    assert "drawn_shapes" in timing["flags"]
+
+
+def test_shapes_that_depend_on_values_are_refused_as_the_tasks_fault(tmp_path: Path) -> None:
+    with pytest.raises(ReferenceFault, match="depend on the values"):
+        time_alike(tmp_path, (steady, steady), source=DRAWN.format(returned="x[x > 0]").replace("random.randint(2, 9)", "64"))
