@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kbench.records import Kernel
 from kbench.worker.build import cpp, nvcc_steps
+from kbench.worker.build.headers import NVCC_FOLDER
 from kbench.worker.build.language import Unit
 
 # Measured with nvcc 13.0 and torch 2.14: the same kernel with either set of headers.
@@ -34,7 +35,7 @@ def command(unit: Unit, *, light: Path | None) -> list[str]:
     With light headers the two halves of its work run side by side. With full ones, whose errors a person
     reads, it is nvcc alone.
     """
-    first = ["-I", str(light)] if light else []
+    first = ["-I", str(light / NVCC_FOLDER), "-I", str(light)] if light else []
     # nvcc knows no `-iquote`; the preprocessor that it calls does.
     quoted = ["-Xcompiler", "-iquote", "-Xcompiler", unit.source.folder] if unit.source.folder else []
     outputs = ["-MMD", "-MF", str(unit.dependencies), "-c", str(unit.path), "-o", str(unit.object)]

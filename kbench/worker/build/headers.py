@@ -43,15 +43,12 @@ _ALWAYS = (
     "cstdlib",
     "math.h",
     "stdlib.h",
-    "iostream",
     "ATen/core/Tensor.h",
     "ATen/Dispatch.h",
     "ATen/TensorOperators.h",
     "ATen/core/Formatting.h",
     "c10/core/DeviceGuard.h",
     "c10/util/Exception.h",
-    # How `<<` writes a std::vector.
-    "c10/util/Logging.h",
     "c10/util/irange.h",
 )
 
@@ -70,8 +67,20 @@ _HEAVY = {
 }
 _TRIMMED = ("ATen/cuda/CUDAContext.h",)
 
+# For nvcc, torch's complex numbers convert to and from thrust's, whose header brings a fourth of all text. All of it
+# stands in templates: with the names declared only, whoever does use one gets an error and the full headers.
+_COMPLEX = ("torch/headeronly/util/complex.h", "c10/util/complex.h")
+_USES_OF_THRUST = ("c10/util/complex_math.h", "c10/util/complex_utils.h")
+_THRUST = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<thrust/complex\.h>[ \t]*$", re.MULTILINE)
+_THRUST_FUNCTION = re.compile(r"\bthrust::(\w+)\(")
+_NAMES_COMPLEX = re.compile(r"complex|\b(?:thrust|cub|cccl|cutlass|cute)\b|cuda::std|cuda/std", re.IGNORECASE)
+# The part of the light folder that nvcc alone looks into.
+NVCC_FOLDER = "for_nvcc"
+
 # What the full headers also offer, by the names that ask for it; `.index` is one of an object's.
 _BY_NAME: Mapping[str, str] = {
+    "LOG VLOG CHECK CHECK_EQ CHECK_NE CHECK_LT CHECK_LE CHECK_GT CHECK_GE DCHECK CHECK_NOTNULL": "c10/util/Logging.h",
+    "iostream cout cerr clog cin endl istream ostream": "iostream",
     "bitset": "bitset",
     "chrono": "chrono",
     "condition_variable": "condition_variable",
@@ -161,7 +170,8 @@ def light_headers(texts: Iterable[str], include: Path) -> dict[str, str] | None:
         return None
     try:
         functions = _functions(_called(text), include)
-        return _stand_ins(names, functions, include, python=_python_headers(text)) | _trimmed(functions, include)
+        chosen = _stand_ins(names, functions, include, python=_python_headers(text)) | _trimmed(functions, include)
+        return chosen if _NAMES_COMPLEX.search(text) else chosen | _without_thrust(include)
     except (OSError, UnicodeDecodeError):
         return None
 
@@ -222,6 +232,14 @@ def _functions(names: frozenset[str], include: Path) -> list[str]:
 def _trimmed(functions: Sequence[str], include: Path) -> dict[str, str]:
     headers = [*(f"ATen/ops/{function}.h" for function in sorted({*functions, *_INNER_FUNCTIONS})), *_TRIMMED]
     return {header: _trim((include / header).read_text()) for header in headers if _exists(include, header)}
+
+
+def _without_thrust(include: Path) -> dict[str, str]:
+    texts = {name: (include / name).read_text() for name in _COMPLEX + _USES_OF_THRUST if (include / name).is_file()}
+    functions = {name for text in texts.values() for name in _THRUST_FUNCTION.findall(text)} - {"complex"}
+    declared = "".join(f" template <class... A> void {name}(A&&...) = delete;" for name in sorted(functions))
+    stand_in = f"namespace thrust {{ template <class T> struct complex;{declared} }}"
+    return {f"{NVCC_FOLDER}/{name}": _THRUST.sub(stand_in, texts[name]) for name in _COMPLEX if name in texts and _THRUST.search(texts[name])}
 
 
 def _trim(text: str) -> str:

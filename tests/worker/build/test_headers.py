@@ -96,3 +96,29 @@ def test_the_frontend_has_no_lighter_form() -> None:
 
 def test_a_torch_that_looks_otherwise_has_no_lighter_form(tmp_path: Path) -> None:
     assert light_headers(["int f();"], tmp_path) is None
+
+
+@pytest.mark.parametrize("text", ["c10::complex<float> z;", "AT_DISPATCH_ALL_TYPES_AND_COMPLEX(t, n, f);", "#include <cub/cub.cuh>"])
+def test_complex_numbers_for_nvcc_are_torchs_own_where_they_may_be_used(text: str) -> None:
+    headers = light_headers([text], INCLUDE)
+
+    assert headers is not None
+    assert not any(name.startswith("for_nvcc/") for name in headers)
+
+
+def test_complex_numbers_that_nobody_names_come_without_thrust() -> None:
+    headers = light_headers(["int f();"], INCLUDE)
+
+    assert headers is not None
+    (text,) = [text for name, text in headers.items() if name.startswith("for_nvcc/")]
+    assert "#include <thrust" not in text
+    assert "void exp(A&&...) = delete;" in text
+
+
+def test_what_a_program_writes_brings_the_streams() -> None:
+    plain, writes = light_headers(["int f();"], INCLUDE), light_headers(["void f() { std::cout << 1; }"], INCLUDE)
+
+    assert plain is not None
+    assert writes is not None
+    assert "#include <iostream>" not in plain["kbench_light.h"]
+    assert "#include <iostream>" in writes["kbench_light.h"]

@@ -241,18 +241,58 @@ def test_a_killed_compiler_is_no_verdict_on_the_source(tmp_path: Path) -> None:
     assert end.is_transient
 
 
-def test_what_the_light_headers_lack_comes_from_the_full_ones(cache: Cache) -> None:
-    """The function's name is pasted together, so no reader of the text finds it."""
-    request = with_text(
-        '#include <ATen/ATen.h>\n#define PASTE(a, b) a##b\nextern "C" long answer() { return at::PASTE(on, es)({3}).numel(); }',
-        name="pasted",
-    )
-    pasted = build(request, cache, jobs=2)
-    plain = build(with_text('#include <ATen/ATen.h>\nextern "C" long answer() { return at::ones({4}).numel(); }', name="plain"), cache, jobs=2)
+# What could mean one thing with some headers and another with all: overloads, what only argument-dependent look-up
+# finds, functions that `torch` and `at` both have, macros.
+MEANINGS = r"""
+#include <torch/types.h>
+#include <ATen/Parallel.h>
+#include <sstream>
+template <class T> int mean(T) { return 1; }
+template <class T> int nothing_of_torchs(T) { return 1; }
+static at::Tensor x() { return torch::arange(6, at::kFloat).reshape({2, 3}) - 2; }
+extern "C" double meaning(int which) {
+  using namespace at::indexing;
+  std::ostringstream out;
+  switch (which) {
+    case 0: return abs(-1.5);
+    case 1: return abs(-2) + std::abs(-2.25f);
+    case 2: return std::is_same_v<decltype(mean(x())), at::Tensor>;
+    case 3: return nothing_of_torchs(x());
+    case 4: return torch::ones({2}, torch::requires_grad()).requires_grad();
+    case 5: return torch::tensor({1.5, 2.5}).sum().item<double>();
+    case 6: return x().index({Slice(0, 1), 2}).item<double>();
+    case 7: return (1 - x() / 2 > 0).sum().item<double>();
+    case 8: out << x() << at::kFloat << c10::IntArrayRef({1, 2}); return out.str().size();
+    case 9: return static_cast<double>(c10::Half(0.1f)) + static_cast<double>(c10::BFloat16(0.1f));
+    case 10: try { TORCH_CHECK(false, "told ", 1, x().sizes()); } catch (const c10::Error& error) { return error.msg().size(); }
+    case 11: return AT_DISPATCH_FLOATING_TYPES(at::kDouble, "f", [&] { return double(sizeof(scalar_t)); });
+    case 12: { double sum = 0; at::parallel_for(0, 4, 4, [&](int64_t from, int64_t to) { sum += to - from; }); return sum; }
+    case 13: { float data[2] = {3, 4}; return torch::from_blob(data, {2}).norm().item<double>(); }
+    case 14: { torch::NoGradGuard guard; return (torch::ones({1}, torch::requires_grad()) * 2).requires_grad(); }
+    case 15: return at::empty_like(x(), x().options().dtype(at::kLong)).element_size() + x()[1][0].item<double>();
+    case 16: { auto y = x(); y += 1; y.index_put_({0}, 7); return at::softmax(y, 1).max().item<double>(); }
+    default: return c10::string_view(c10::toString(at::kFloat)).size() + (torch::kLong == at::kLong);
+  }
+}
+"""
+N_MEANINGS = 18
 
-    assert (pasted.headers, plain.headers) == ("full", "light"), (pasted.log, plain.log)
-    assert ctypes.CDLL(pasted.path).answer() == 3
-    assert ctypes.CDLL(plain.path).answer() == 4
+
+def test_what_the_light_headers_lack_comes_from_the_full_ones_and_both_mean_the_same(cache: Cache) -> None:
+    """In one of the two a function's name is pasted together, so that no reader of the text finds it."""
+    pasting = '\n#define PASTE(a, b) a##b\nextern "C" long pasted() { return at::PASTE(on, es)({3}).numel(); }\n'
+    full = build(with_text(MEANINGS + pasting, name="pasted"), cache, jobs=2)
+    light = build(with_text(MEANINGS, name="plain"), cache, jobs=2)
+
+    assert (full.headers, light.headers) == ("full", "light"), (full.log, light.log)
+    meanings = []
+    for result in (full, light):
+        meaning = ctypes.CDLL(result.path).meaning
+        meaning.restype = ctypes.c_double
+        meanings.append([meaning(which) for which in range(N_MEANINGS)])
+    assert meanings[0] == meanings[1]
+    assert meanings[1][:4] == [1.5, 4.25, 1.0, 1.0]
+    assert ctypes.CDLL(full.path).pasted() == 3
 
 
 def test_a_full_disk_or_a_folder_that_is_none_is_no_verdict_on_the_source(tmp_path: Path) -> None:
