@@ -280,7 +280,7 @@ N_MEANINGS = 18
 
 def test_what_the_light_headers_lack_comes_from_the_full_ones_and_both_mean_the_same(cache: Cache) -> None:
     """In one of the two a function's name is pasted together, so that no reader of the text finds it."""
-    pasting = '\n#define PASTE(a, b) a##b\nextern "C" long pasted() { return at::PASTE(on, es)({3}).numel(); }\n'
+    pasting = '\n#define PASTE(a, b) a##b\nextern "C" long pasted() { return at::PASTE(ey, e)(3).numel(); }\n'
     full = build(with_text(MEANINGS + pasting, name="pasted"), cache, jobs=2)
     light = build(with_text(MEANINGS, name="plain"), cache, jobs=2)
 
@@ -292,7 +292,7 @@ def test_what_the_light_headers_lack_comes_from_the_full_ones_and_both_mean_the_
         meanings.append([meaning(which) for which in range(N_MEANINGS)])
     assert meanings[0] == meanings[1]
     assert meanings[1][:4] == [1.5, 4.25, 1.0, 1.0]
-    assert ctypes.CDLL(full.path).pasted() == 3
+    assert ctypes.CDLL(full.path).pasted() == 9
 
 
 def test_a_full_disk_or_a_folder_that_is_none_is_no_verdict_on_the_source(tmp_path: Path) -> None:
