@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -171,10 +172,13 @@ def _sandbox(facts: dict[str, object]) -> Finding:
 
 def describe_cache() -> str:
     """One line on the build cache; `KBENCH_CACHE_GB` bounds it."""
-    folder = cache_folder() / "builds"
-    entries = [path for path in folder.iterdir() if (path / "entry.json").is_file()] if folder.is_dir() else []
-    size = sum(file.stat().st_size for path in entries for file in path.iterdir())
-    return f"{folder}: {len(entries)} builds, {size / 1e6:.0f} MB of at most {cache_limit_bytes() / 1e9:g} GB"
+    markers = list((cache_folder() / "builds").glob("*/entry.json"))
+    n_bytes = 0
+    for marker in markers:
+        # Another process may be throwing this one out.
+        with contextlib.suppress(OSError):
+            n_bytes += sum(file.stat().st_size for file in marker.parent.iterdir())
+    return f"{cache_folder() / 'builds'}: {len(markers)} builds, {n_bytes / 1e6:.0f} MB of at most {cache_limit_bytes() / 1e9:g} GB"
 
 
 def clear_cache() -> str:

@@ -5,8 +5,8 @@
     <root>/builds/work/<key>/<any> the folder of a build under way, swept by the next holder of the lock
     <root>/builds/wanted/<key>     an empty file: somebody had a use for such an entry
 
-An entry appears whole or not at all: it is made under another name and renamed. Who may only read the
-folder, such as a candidate, can look up but change nothing.
+An entry appears whole or not at all: it is made under another name and renamed. `kbench.doctor` shows and
+empties the cache.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from kbench.worker.build.request import BuildResult
@@ -40,17 +40,6 @@ _GONE = ".gone"
 _HEADER_LIMIT_BYTES = 64 * 2**20
 # A marker is a log of 32 kB and at most some thousand headers.
 _MARKER_LIMIT_BYTES = 2**24
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """What the cache holds."""
-
-    root: Path
-    entries: int
-    failures: int
-    bytes: int
-    limit_bytes: int
 
 
 class Cache:
@@ -81,7 +70,6 @@ class Cache:
                 result = replace(result, path=str(path))
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        # Fails for a candidate, which may not write here; the time of last access stands in then.
         with suppress(OSError):
             os.utime(folder / _MARKER)
         return replace(result, cached=True)
@@ -152,33 +140,13 @@ class Cache:
             finally:
                 _remove(work)
 
-    def usage(self) -> Usage:
-        """Count what is kept."""
-        markers = [folder / _MARKER for folder in self._entries()]
-        failures = sum(1 for marker in markers if _is_failure(marker))
-        return Usage(
-            root=self.root,
-            entries=len(markers),
-            failures=failures,
-            bytes=_size_bytes(self.root),
-            limit_bytes=self.limit_bytes,
-        )
-
-    def clear(self) -> int:
-        """Remove every entry and return the bytes freed; builds under way finish undisturbed."""
-        before = _size_bytes(self.root)
-        for folder in self._entries():
-            _remove(folder)
-        self._sweep_work(older_than_s=0)
-        return max(0, before - _size_bytes(self.root))
-
     def evict(self, *, keep: str = "") -> None:
         """Remove what was not used for longest until the cache is within its limit; never `keep`."""
         sizes = {folder: _size_bytes(folder) for folder in self._entries()}
         total = sum(sizes.values())
         if total <= self.limit_bytes:
             return
-        self._sweep_work(older_than_s=_ABANDONED_S)
+        self._sweep_work()
         for folder in sorted(sizes, key=_last_use_s):
             if total <= self.limit_bytes * _KEEP_FRACTION:
                 return
@@ -192,14 +160,14 @@ class Cache:
         except FileNotFoundError:
             return []
 
-    def _sweep_work(self, *, older_than_s: float) -> None:
+    def _sweep_work(self) -> None:
         """Remove what killed builds left; who holds the lock of a folder is still at work."""
         for folder in self.root.glob(f"*{_GONE}"):
             shutil.rmtree(folder, ignore_errors=True)
         with suppress(FileNotFoundError):
             for folder in (self.root / _WORK).iterdir():
                 with suppress(OSError), _locked(self.root / _LOCKS / folder.name, wait=False):
-                    if time.time() - folder.stat().st_mtime >= older_than_s:
+                    if time.time() - folder.stat().st_mtime >= _ABANDONED_S:
                         _remove(folder)
                         (self.root / _LOCKS / folder.name).unlink(missing_ok=True)
 
@@ -232,14 +200,6 @@ def _read_marker(path: Path) -> dict[str, object]:
     if not isinstance(marker, dict):
         raise TypeError(path)
     return marker
-
-
-def _is_failure(marker: Path) -> bool:
-    try:
-        result = _read_marker(marker)["result"]
-        return isinstance(result, dict) and not result.get("ok")
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
 
 
 def fingerprints(paths: Iterable[str]) -> dict[str, str]:
