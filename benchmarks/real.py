@@ -6,14 +6,14 @@ import asyncio
 import dataclasses
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kbench import discovery, samples
 from kbench.config import Config, cache_folder
-from kbench.engines.local import Events, Job, LocalEngine, Options, Result
+from kbench.engines.local import MOST_PAIRS_OF_PROCESSES, Events, Job, LocalEngine, Options, Result
 from kbench.records import Task, Timing
 
 _SOURCE = """import time
@@ -64,12 +64,17 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What became of a pair: the timing over all processes, or why there is none, and each process's alone."""
+    """What became of a pair: the timing over all processes, or why there is none.
+
+    `alone` is what each pair of processes says by itself, `runs` what `kbench time` says, which takes as many of
+    them as it needs: the processes of one run are those of no other.
+    """
 
     pair: Pair
     problem: str
     timing: Timing | None
     alone: list[dict[str, Any]]
+    runs: list[dict[str, Any]]
 
 
 class _Collect(Events):
@@ -93,7 +98,7 @@ def time_pairs(pairs: Sequence[Pair], *, device: str) -> list[Outcome]:
         jobs = [_job(pair, Path(folder), device) for pair in pairs]
 
         async def run() -> None:
-            engine = LocalEngine(Options(jobs=1, seed=7, cache=cache_folder()), collected)
+            engine = LocalEngine(Options(jobs=1, seed=7, cache=cache_folder(), examine=False), collected)
             try:
                 await engine.start()
                 await engine.run(jobs)
@@ -122,6 +127,19 @@ def _outcome(pair: Pair, result: Result | None) -> Outcome:
     if result is None or not result.timings:
         verdict = result.verdict if result else None
         problem = f"{verdict.status} {verdict.reason}: {verdict.detail}" if verdict else "no result"
-        return Outcome(pair=pair, problem=problem, timing=None, alone=[])
+        return Outcome(pair=pair, problem=problem, timing=None, alone=[], runs=[])
     timing = result.timings[0]
-    return Outcome(pair=pair, problem="", timing=timing, alone=[samples.conclude(part) for part in samples.parted(timing.samples)])
+    parts = samples.parted(timing.samples)
+    return Outcome(pair=pair, problem="", timing=timing, alone=list(map(samples.conclude, parts)), runs=list(_runs(parts)))
+
+
+def _runs(parts: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    taken: list[dict[str, Any]] = []
+    for part in parts:
+        taken.append(part)
+        together = samples.joined(taken)
+        if len(taken) == MOST_PAIRS_OF_PROCESSES or samples.is_settled(together):
+            yield samples.conclude(together)
+            taken = []
+    if taken and len(taken) == len(parts):
+        yield samples.conclude(samples.joined(taken))

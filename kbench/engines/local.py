@@ -71,7 +71,7 @@ _MAX_TASKS = 2048 + 16 * (os.cpu_count() or 1)
 
 # Where one pair of processes cannot tell, further ones are begun, so many in all, as long as this time has not passed:
 # a candidate may compile anew in each.
-_MOST_PAIRS_OF_PROCESSES = 8
+MOST_PAIRS_OF_PROCESSES = 8
 _AFRESH_S = 20.0
 
 # A status, a reason and a detail.
@@ -114,6 +114,7 @@ class Options:
     """How to run: `jobs` lanes on the CPU and `gpu_jobs` on each GPU, the root seed, the build cache and its size, the sandbox's mode.
 
     `contract` asks every contract of an accepted candidate, `strict` fails it for one that is broken.
+    Without `examine`, a GPU is asked for nothing but the times that a verdict rests on.
     `hidden` is what no candidate may read, `memory_bytes` what a candidate and all that it starts may use;
     `warm_s` is how long a process with torch imported may wait for the next command.
     """
@@ -125,6 +126,7 @@ class Options:
     gpu_jobs: int = 1
     repeat: int | None = None
     energy: bool = False
+    examine: bool = True
     contract: bool = False
     strict: bool = False
     sanitize: bool = False
@@ -556,7 +558,7 @@ class _Lane:
                     if job.settings.processes is None and (is_settled(parts) or time.monotonic() - started > _AFRESH_S):
                         break
                 timings.append(pooled(parts))
-            if is_gpu(job.device):
+            if is_gpu(job.device) and self._engine.options.examine:
                 # Only now: what is examined may leave the process the slower for it.
                 timings = [examined(timing, *await judge.examine(timing.case, job, process)) for timing in timings]
         return verdict, tuple(timings)
@@ -564,7 +566,7 @@ class _Lane:
     def _processes(self, job: Job) -> int:
         """In how many pairs of processes to time at the most: where nobody says, a baseline or a number of pairs has one."""
         alone = job.candidate.name.startswith("@") or self._engine.options.repeat is not None
-        return job.settings.processes or (1 if alone else _MOST_PAIRS_OF_PROCESSES)
+        return job.settings.processes or (1 if alone else MOST_PAIRS_OF_PROCESSES)
 
     async def _time_once(self, process: CandidateProcess, judge: JudgeProcess, case: str, job: Job, repeat: int | None) -> tuple[Message, _Failure | None]:
         answer, late = await judge.time(case, job, process, repeat=repeat)
