@@ -18,6 +18,8 @@ from kbench.worker.timing.work import Work
 
 GPU = Ceilings(bytes_s=4e12, bus_bytes_s=4.8e12, launch_s=3e-6, l2_bytes=60_000_000, flops={"float32": 50e12, "tf32": 390e12, "bfloat16": 760e12})
 
+SLOW = dataclasses.replace(GPU, bytes_s=4e9, bus_bytes_s=4.8e9)
+
 
 def work(read: int, flops: dict[str, int] | None = None) -> Work:
     return Work(read_bytes=read, written_bytes=0, eager_bytes=read, elements=0, flops=flops or {})
@@ -75,19 +77,20 @@ def test_what_has_no_gradient_is_not_known_to_be_needed(tmp_path: Path) -> None:
 
 
 def test_a_time_below_what_the_bus_can_carry_is_impossible(tmp_path: Path) -> None:
-    reference = of(tmp_path, "return args[0] + 1", "torch.randn(12_000_000)")
+    reference = of(tmp_path, "return args[0] + 1", "torch.randn(12_000)")
     args = reference.reference.inputs(reference.case, "timed", 0)
 
-    assert "must read 47" in impossible(reference, args, 5e-6, GPU)
-    assert impossible(reference, args, 10e-6, GPU) == ""
-    assert impossible(reference, args, 5e-6, dataclasses.replace(GPU, bus_bytes_s=0.0)) == ""
+    # 48 kB at 4.8 GB/s.
+    assert "must read 0.04" in impossible(reference, args, 5e-6, SLOW)
+    assert impossible(reference, args, 10e-6, SLOW) == ""
+    assert impossible(reference, args, 5e-6, dataclasses.replace(SLOW, bus_bytes_s=0.0)) == ""
 
 
 def test_a_candidate_that_need_not_read_everything_may_be_faster(tmp_path: Path) -> None:
-    reference = of(tmp_path, "return (args[0] + 1)[:1000]", "torch.randn(12_000_000)")
+    reference = of(tmp_path, "return (args[0] + 1)[:1000]", "torch.randn(12_000)")
     args = reference.reference.inputs(reference.case, "timed", 0)
 
-    assert impossible(reference, args, 3e-6, GPU) == ""
+    assert impossible(reference, args, 3e-6, SLOW) == ""
 
 
 def test_ceilings_are_measured_once_and_again_where_the_cache_is_spoilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
