@@ -449,8 +449,10 @@ KINDS = {
 
 @functools.cache
 def twelve(scale: Scale) -> list[real.Outcome]:
-    """The six kinds against themselves; compiling in each fresh process takes long, so of that one there are fewer, or none."""
-    runs = {name: scale.runs(20) for name in KINDS} | {"compiled": 0 if scale.quick else 5}
+    """The six kinds against themselves; compiling in each fresh process takes long, so of that one there are fewer."""
+    runs = {name: scale.runs(20) for name in KINDS} | {"compiled": 5}
+    if scale.quick:
+        runs |= {"compiled": 0, "mutating": 0}
     pairs = [real.Pair(name=name, reference=KINDS[name], candidate=KINDS[name], processes=count) for name, count in runs.items() if count]
     return real.time_pairs(pairs, device=scale.device)
 
