@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kbench.records import Status, Timing, Verdict
 from kbench.reports import jsonlines
+from kbench.store import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -117,7 +118,7 @@ class JsonReporter:
 
     def note(self, text: str) -> None:
         """See `Reporter`."""
-        print(text, file=sys.stderr, flush=True)  # noqa: T201
+        print(visible(text), file=sys.stderr, flush=True)  # noqa: T201
 
     def finished(self) -> None:
         """See `Reporter`."""
@@ -166,11 +167,11 @@ class PlainReporter:
 
     def warning(self, text: str) -> None:
         """See `Reporter`."""
-        self._err.print(f"warning: {text}", style="yellow", markup=False, highlight=False)
+        self._err.print(f"warning: {visible(text)}", style="yellow", markup=False, highlight=False)
 
     def note(self, text: str) -> None:
         """See `Reporter`."""
-        self._err.print(text, markup=False, highlight=False)
+        self._err.print(visible(text), markup=False, highlight=False)
 
     def finished(self) -> None:
         """See `Reporter`."""
@@ -215,7 +216,7 @@ class RichReporter(PlainReporter):
 
     def stage(self, label: str, stage: str) -> None:
         """See `Reporter`."""
-        self._progress.update(self._task, description=f"{label}: {stage}")
+        self._progress.update(self._task, description=visible(f"{label}: {stage}"))
 
     def _judged(self, status: Status) -> None:
         self._counts[status] = self._counts.get(status, 0) + 1
