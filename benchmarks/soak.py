@@ -88,6 +88,7 @@ class Round:
         self._root = folder / "project"
         self._expected: dict[str, tuple[str, str]] = {}
         self._token = uuid.uuid4().hex
+        self._leader = 0
         self._environment = {
             **os.environ,
             "PYTHONPATH": str(ROOT),
@@ -146,6 +147,7 @@ class Round:
         before = self._csv()
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             process = subprocess.Popen(command, cwd=self._root, env=self._environment, stdout=out, stderr=err, start_new_session=True)
+            self._leader = process.pid
             end = self._end(process, patient=patient)
             ended_s = time.monotonic()
             code = process.wait(DEADLINE_S)
@@ -243,23 +245,15 @@ class Round:
             if name.isdigit() and int(name) != os.getpid():
                 try:
                     if mark in Path(f"/proc/{name}/environ").read_bytes():
-                        # The first of a warm process and its forks listens; the others serve a run.
                         found.append((int(name), "warm" if self._is_warm(int(name)) else Path(f"/proc/{name}/cmdline").read_text()[:60]))
                 except OSError:
                     continue
         return found
 
     def _is_warm(self, pid: int) -> bool:
-        """Whether it is the process that waits for the next command: it listens on the socket in the run folder."""
-        listening = {line.split()[6] for line in Path("/proc/net/unix").read_text().splitlines() if str(self._folder / "run") in line}
-        for name in os.listdir(f"/proc/{pid}/fd"):
-            try:
-                target = os.readlink(f"/proc/{pid}/fd/{name}")
-            except OSError:
-                continue
-            if target.removeprefix("socket:[").removesuffix("]") in listening:
-                return True
-        return False
+        """Whether it is the process that waits for the next command: a zygote in a session that no other process leads."""
+        is_zygote = "kbench.worker.zygote" in Path(f"/proc/{pid}/cmdline").read_text()
+        return is_zygote and os.getsid(pid) not in (pid, self._leader)
 
     def _end_everybody(self) -> None:
         for pid, _ in self._processes():

@@ -71,7 +71,7 @@ def scan(root: Path) -> Tree:
     if not root.is_dir():
         raise UsageError(f"no folder {root}", hint="name one that is there with `--root DIR`")
     root = root.resolve()
-    folders = {tame(path.name): path for path in _entries(root / CANDIDATES) if path.is_dir()}
+    folders = _by_name((path.name, path) for path in _entries(root / CANDIDATES) if path.is_dir())
     return Tree(
         root=root,
         references=_python_files(root / REFERENCES),
@@ -125,7 +125,18 @@ def discover_pair(reference: Path, candidate: Path) -> Selection:
 
 
 def _python_files(folder: Path) -> dict[str, Path]:
-    return {tame(path.stem): path for path in _entries(folder) if path.suffix == ".py"}
+    return _by_name((path.stem, path) for path in _entries(folder) if path.suffix == ".py")
+
+
+def _by_name(found: Iterable[tuple[str, Path]]) -> dict[str, Path]:
+    """Map names that can be shown to paths; of two that look alike then, neither is lost."""
+    named: dict[str, Path] = {}
+    for name, path in found:
+        shown = tame(name)
+        while shown in named:
+            shown += "?"
+        named[shown] = path
+    return named
 
 
 def _entries(folder: Path) -> Iterator[Path]:

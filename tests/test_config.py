@@ -66,6 +66,55 @@ def test_any_text_is_settings_or_a_usage_error(text: str) -> None:
         pass
 
 
+KEYS = st.sampled_from(
+    [
+        "verify",
+        "time",
+        "tasks",
+        "tolerances",
+        "atol",
+        "rtol",
+        "trials",
+        "timeout_s",
+        "allow_nan",
+        "precision",
+        "budget_s",
+        "baselines",
+        "float16",
+        "colour",
+        "a",
+    ]
+)
+VALUES = st.recursive(
+    st.booleans() | st.integers() | st.floats() | st.text(max_size=10) | st.sampled_from(["@compile", "@cudagraph", 1e-4, 0, -1]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(KEYS, VALUES, max_size=4))
+def test_any_tables_are_settings_or_a_usage_error_of_one_line(tables: dict[str, object]) -> None:
+    """What is accepted can be settled for a task, too."""
+    try:
+        config = parse_config("\n".join(f"{key} = {toml(value)}" for key, value in tables.items()), PATH)
+        config.settings_for("a", {})
+    except UsageError as error:
+        assert "\n" not in error.message + error.hint
+
+
+def toml(value: object) -> str:
+    """Write a value of TOML on one line."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return '"' + "".join(f"\\U{ord(c):08x}" if not 0xD800 <= ord(c) < 0xE000 else "?" for c in value) + '"'
+    if isinstance(value, list):
+        return f"[{', '.join(map(toml, value))}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {toml(inner)}" for key, inner in value.items()) + "}"
+    return repr(value)
+
+
 def test_equal_settings_have_equal_names_and_others_have_others() -> None:
     one, same, other = (Config().settings_for("a", overrides) for overrides in ({}, {}, {"trials": 4}))
 

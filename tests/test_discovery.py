@@ -115,3 +115,10 @@ def test_no_name_carries_control_codes(tree: Path) -> None:
 
     assert all(name.isprintable() for name in names)
     assert sum("the name may hold" in one.error for one in (*found.tasks, *found.candidates)) == 2
+
+
+def test_two_names_that_look_alike_are_both_there(tree: Path) -> None:
+    for name in ("x|y", "x\ny"):
+        write(tree / f"candidates/a/{name}.py", CANDIDATE)
+
+    assert labels(tree, "a") == ["a/one", "a/two", "a/x?y", "a/x?y?"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 
@@ -52,6 +53,38 @@ def test_lines_come_out_whole_however_they_arrive(lines: list[bytes], step: int)
             found.append(line)
 
     assert found == lines
+
+
+@given(st.binary(max_size=300), st.lists(st.integers(1, 40), max_size=12), st.integers(1, 60))
+def test_whatever_arrives_in_whatever_pieces_is_messages_or_a_protocol_error(stream: bytes, steps: list[int], limit: int) -> None:
+    """And never more is kept than the limit and one piece."""
+    buffer = LineBuffer(limit_bytes=limit)
+    place = 0
+    try:
+        for step in [*steps, len(stream)]:
+            buffer.feed(stream[place : place + step])
+            place += step
+            while (line := buffer.next_line()) is not None:
+                assert isinstance(decode(line), dict)
+            assert len(buffer._bytes) <= limit
+    except ProtocolError:
+        pass
+
+
+@given(st.lists(JSON, max_size=4), st.binary(max_size=20))
+def test_a_real_socket_gives_messages_or_a_protocol_error(values: list[object], garbage: bytes) -> None:
+    """A peer that writes what it likes and leaves: no other error, and no waiting for ever."""
+    one, other = socket.socketpair()
+    with one, other:
+        one.sendall(b"".join(json.dumps(value).encode() + b"\n" for value in values) + garbage)
+        one.shutdown(socket.SHUT_WR)
+        channel = Channel(other)
+        received = 0
+        with pytest.raises(ProtocolError):
+            while True:
+                assert isinstance(channel.receive(timeout_s=5), dict)
+                received += 1
+        assert received <= len(values) + 1
 
 
 def test_a_line_longer_than_the_limit_is_refused_before_it_ends() -> None:
