@@ -251,9 +251,19 @@ class Round:
         return found
 
     def _is_warm(self, pid: int) -> bool:
-        """Whether it is the process that waits for the next command: a zygote in a session that no other process leads."""
-        is_zygote = "kbench.worker.zygote" in Path(f"/proc/{pid}/cmdline").read_text()
-        return is_zygote and os.getsid(pid) not in (pid, self._leader)
+        """Whether it is the process that waits for the next command: a zygote that is nobody's, in a session that nobody leads.
+
+        Those that serve a command are its children, or the command's own.
+        """
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        parent, session = int(fields[1]), int(fields[3])
+        return all(
+            [
+                "kbench.worker.zygote" in Path(f"/proc/{pid}/cmdline").read_text(),
+                session not in (pid, self._leader),
+                "kbench" not in Path(f"/proc/{parent}/cmdline").read_text(),
+            ]
+        )
 
     def _end_everybody(self) -> None:
         for pid, _ in self._processes():
