@@ -611,6 +611,8 @@ class CandidateProcess:
             "wrap": candidate.name if candidate.name.startswith("@") else "",
             "lines": lines,
         }
+        # Builders that are about to end.
+        self._ends: set[asyncio.Task[Ending]] = set()
         # What the record says of each, good or not.
         self.records: list[Build] = []
         self._scratch: Scratch | None = None
@@ -698,7 +700,11 @@ class CandidateProcess:
                 built = await self._build(request)
                 if built.get("ok"):
                     self.built[digest(request)] = built
-                await service.send(self._given(built))
+                answer = self._given(built)
+                if built.get("ok") and not answer.get("ok"):
+                    # Somebody emptied the cache in between.
+                    answer = self._given(await self._build(request))
+                await service.send(answer)
                 self.records.append(_build_from(request, built, wait_s=time.monotonic() - started))
         except (Closed, ProtocolError):
             pass
@@ -731,7 +737,10 @@ class CandidateProcess:
             return {"ok": False, "failure": f"the compiler's process ended: {ending.describe()}", "log": builder.output_tail}
         finally:
             channel.close()
-            await builder.end()
+            # Nobody waits for that: what it made is there.
+            end = asyncio.create_task(builder.end())
+            self._ends.add(end)
+            end.add_done_callback(self._ends.discard)
 
     def _given(self, built: Message) -> Message:
         """Put what was built where this process may read it; the next one of the candidate may read it where it lies."""
@@ -739,7 +748,8 @@ class CandidateProcess:
             return built
         path = Path(built["path"])
         self._engine.remember_built_for(self._candidate, path.parent)
-        if path.parent in self._entries:
+        # An entry that was built again meanwhile is not the one that this process may read.
+        if path.parent in self._entries and built.get("cached"):
             return built
         try:
             return {**built, "path": str(self._scratch.give(path))}
@@ -757,6 +767,10 @@ class CandidateProcess:
         if self._worker is not None:
             ending = await self._worker.end(grace_s=grace_s)
         self.drop()
+        if self._service is not None:
+            await asyncio.wait({self._service})
+        if self._ends:
+            await asyncio.wait(self._ends)
         return ending
 
     def drop(self) -> None:
