@@ -42,8 +42,8 @@ _LOOK_S = 0.03
 _CROWD = 16
 # The disk and memory that no process has mapped fill more slowly.
 _SLOW_LOOK_S = 0.1
-# How long a round of killing waits for the dead.
-_ROUND_S = 0.002
+# How long a round of killing waits for the dead, at first and at most.
+_ROUND_S, _ROUND_MOST_S = 0.002, 0.05
 # To give back 100 GB of memory takes seconds; a process that hangs in a driver may never end.
 _END_LIMIT_S = 30.0
 # An exact reading walks the page tables of every process: at most a tenth of the time goes there.
@@ -249,13 +249,16 @@ class Keeper:
         """Kill and reap until no process is left below; how many were killed beside the worker."""
         killed_before = self._killed
         deadline_s = time.monotonic() + _END_LIMIT_S
+        round_s = _ROUND_S
         while not self._alone and time.monotonic() < deadline_s:
             if self._fenced:
                 # To everybody inside the fence but this process.
                 _send(-1, signal.SIGKILL)
             else:
                 self._end_one_by_one()
-            signal.sigtimedwait((signal.SIGCHLD,), _ROUND_S)
+            received = signal.sigtimedwait((signal.SIGCHLD,), round_s)
+            # Whoever is dead tells; whoever takes long to die, on a loaded machine, needs the processor more than this process.
+            round_s = _ROUND_S if received is not None else min(2 * round_s, _ROUND_MOST_S)
             self._reap()
         return self._killed - killed_before
 
