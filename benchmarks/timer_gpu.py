@@ -25,6 +25,7 @@ from kbench.worker import cudart
 from kbench.worker.timing import kernels, slots, steady
 
 ROOT = Path(__file__).parents[1]
+DEVICE = "cuda"
 _NO_ARGUMENTS = {"k": "seq", "items": [], "tuple": False}
 _SPIN = r"""
 extern "C" __global__ void spin(int nanoseconds) {
@@ -39,7 +40,7 @@ class Clock:
     """kbench's timer of slots around a call of this process."""
 
     def __init__(self, call: Callable[[], Any]) -> None:
-        memory = torch.zeros(4096, dtype=torch.uint8, device="cuda")
+        memory = torch.zeros(4096, dtype=torch.uint8, device=DEVICE)
         self._call = lambda: (call(), None)[1]
         self.timer = slots.CudaTimer(call=self._call, inputs=memory, outputs=memory, places=[[]])
         self.timer.wall({"args": [_NO_ARGUMENTS], "calls": 12})
@@ -59,6 +60,11 @@ class Clock:
             seconds = chains.measure(0)[0]["seconds"]
             slopes.append((seconds[-1] - seconds[0]) / ((steady.CHAINS[-1] - steady.CHAINS[0]) * calls))
         return stats.median(slopes)
+
+
+def traced(call: Callable[[], Any]) -> dict[str, Any]:
+    """What CUPTI says of a call that was queued while the device slept."""
+    return kernels.trace(call, [[]], lambda: torch.cuda._sleep(2_000_000))
 
 
 @functools.cache
@@ -84,7 +90,7 @@ def spin(microseconds: float) -> Callable[[], None]:
 @functools.cache
 def warm() -> None:
     """An idle GPU runs at a fifth of its clock."""
-    one = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
+    one = torch.randn(4096, 4096, device=DEVICE, dtype=torch.bfloat16)
     started = time.monotonic()
     while time.monotonic() - started < 0.5:
         one @ one
@@ -157,7 +163,7 @@ def _sleeping(cycles: int) -> real.Kind:
 def _cycles_for(seconds: list[float]) -> list[int]:
     """Cycles of sleep with which `_sleeping` takes so long, by a fit of this clock's."""
     warm()
-    x = torch.randn(1024, device="cuda")
+    x = torch.randn(1024, device=DEVICE)
 
     def take(cycles: int) -> float:
         return Clock(lambda: (torch.cuda._sleep(cycles), x + 1)).median_s(20)
@@ -205,8 +211,8 @@ def _line(outcome: real.Outcome) -> str:
 
 def g4(_scale: Scale) -> Iterable[Row]:
     warm()
-    many = [torch.randn(2**25, device="cuda") for _ in range(4)]
-    small = torch.randn(2**18, device="cuda")
+    many = [torch.randn(2**25, device=DEVICE) for _ in range(4)]
+    small = torch.randn(2**18, device=DEVICE)
 
     def once() -> None:
         torch.add(many[0], 1, out=many[1])
@@ -235,7 +241,7 @@ def g4(_scale: Scale) -> Iterable[Row]:
 
 def g5(_scale: Scale) -> Iterable[Row]:
     warm()
-    one = torch.zeros((), device="cuda")
+    one = torch.zeros((), device=DEVICE)
     clock = Clock(lambda: one.zero_())
     raw_s, slope_s = clock.median_s(), clock.graph_s(64)
     yield Row(
@@ -272,7 +278,7 @@ def _checked(number: str, test: str, outcome: real.Outcome, demand: str, look: C
 
 def g7(_scale: Scale) -> Iterable[Row]:
     warm()
-    x = torch.randn(2**16, device="cuda")
+    x = torch.randn(2**16, device=DEVICE)
 
     def chain() -> None:
         y = x
@@ -280,7 +286,7 @@ def g7(_scale: Scale) -> Iterable[Row]:
             y = y * 1.0001
 
     span_s = Clock(chain).median_s(cold=False)
-    cupti_s = _hidden_span(chain)
+    cupti_s = traced(chain)["span_s"]
     yield Row(
         number="G7",
         test="a chain of 20 eager operations, launches hidden: span by events against CUPTI's",
@@ -290,24 +296,11 @@ def g7(_scale: Scale) -> Iterable[Row]:
     )
 
 
-def _hidden_span(call: Callable[[], Any]) -> float:
-    """First start to last end by CUPTI, of calls that were queued while the device slept."""
-    from torch.profiler import ProfilerActivity, profile  # noqa: PLC0415
-
-    with profile(activities=[ProfilerActivity.CUDA]) as traced:
-        for _ in range(kernels.CALLS):
-            torch.cuda._sleep(2_000_000)
-            call()
-            torch.cuda.synchronize()
-    runs = kernels.split(kernels._device_intervals(traced.profiler.kineto_results.events()), kernels.CALLS)
-    return float(kernels.summary(runs)["span_s"])
-
-
 def g8(_scale: Scale) -> Iterable[Row]:
     warm()
     n = 2**22
-    many = [torch.randn(n, device="cuda") for _ in range(24)]
-    out = torch.empty((), device="cuda")
+    many = [torch.randn(n, device=DEVICE) for _ in range(24)]
+    out = torch.empty((), device=DEVICE)
     turn = iter(range(10**9))
 
     def same() -> None:
@@ -317,7 +310,7 @@ def g8(_scale: Scale) -> Iterable[Row]:
         torch.sum(many[next(turn) % len(many)], dim=0, out=out)
 
     flushed_s, rotated_s, hot_s = Clock(same).median_s(), Clock(rotated).median_s(cold=False), Clock(same).median_s(cold=False)
-    big = torch.randn(2**29, device="cuda")
+    big = torch.randn(2**29, device=DEVICE)
     ceiling = big.numel() * 4 / Clock(lambda: torch.sum(big, dim=0, out=out)).median_s(9)
     rate = n * 4 / flushed_s
     yield Row(
@@ -331,7 +324,7 @@ def g8(_scale: Scale) -> Iterable[Row]:
 
 def g9(_scale: Scale) -> Iterable[Row]:
     warm()
-    a = torch.randn(2**29, device="cuda")
+    a = torch.randn(2**29, device=DEVICE)
     b = torch.empty_like(a)
     clock = Clock(lambda: b.copy_(a))
     rates = [2 * a.numel() * 4 / clock.median_s(5) / 1e12 for _ in range(5)]
@@ -349,7 +342,7 @@ def g10(_scale: Scale) -> Iterable[Row]:
     warm()
     found, kept = [], True
     for size in (2**18, 2**22, 2**24, 2**27):
-        x = torch.randn(size, device="cuda")
+        x = torch.randn(size, device=DEVICE)
         y = torch.empty_like(x)
 
         def call(x: torch.Tensor = x, y: torch.Tensor = y) -> None:
@@ -357,7 +350,7 @@ def g10(_scale: Scale) -> Iterable[Row]:
 
         clock = Clock(call)
         cold_s, hot_s, slope_s = clock.median_s(), clock.median_s(cold=False), clock.graph_s(max(1, min(64, 2**24 // size)))
-        cupti_s = float(kernels.trace(call, [[]])["busy_s"])
+        cupti_s = traced(call)["busy_s"]
         # CUPTI sees the call right after itself, as a hot slot does.
         if cupti_s >= 100e-6:
             fits = abs(hot_s / cupti_s - 1) <= 0.01
@@ -412,10 +405,10 @@ def g11(_scale: Scale) -> Iterable[Row]:
         yield Row(number="G11", test="against ncu", demand=demand, figure=f"{len(durations)} kernels seen: {(run.stdout + run.stderr)[-400:]}", kept=None)
         return
     warm()
-    x = torch.randn(2**26, device="cuda")
+    x = torch.randn(2**26, device=DEVICE)
     y = torch.empty_like(x)
-    s = torch.randn(8192, 4096, device="cuda")
-    a = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
+    s = torch.randn(8192, 4096, device=DEVICE)
+    a = torch.randn(4096, 4096, device=DEVICE, dtype=torch.bfloat16)
     calls: list[Callable[[], Any]] = [lambda: torch.mul(x, 2, out=y), lambda: torch.softmax(s, -1), lambda: a @ a]
     found = [(Clock(call).median_s(15), stats.median(durations[3 * i : 3 * i + 3])) for i, call in enumerate(calls)]
     yield Row(
