@@ -486,7 +486,7 @@ class _Lane:
         return _verdict(job, answer, judge.stage, ending, late=late, output_tail=process.output_tail)
 
     async def _hold_to_contracts(self, judge: JudgeProcess, job: Job, verdict: Verdict, names: Sequence[str]) -> Verdict:
-        """Ask contracts in a process of its own, and in a new one after each that ends it."""
+        """Ask contracts in a process of its own, and in a new one after each that is broken."""
         results: list[CheckResult] = []
         async with self._engine.beside_others(job.device):
             while len(results) < len(names):
@@ -499,11 +499,12 @@ class _Lane:
                 if answer is None or "status" in answer:
                     return with_contracts(verdict, results, required=())
                 found = [CheckResult(**{**check, "status": Status(check["status"])}) for check in answer["checks"]]
-                if answer["gone"]:
+                if not found:
+                    # It could not even be loaded again.
+                    found = [CheckResult(name=contract(asked), status=Status.FAIL, detail=str(answer.get("detail", "")))]
+                if found[-1].detail in ("", _ENDED) and found[-1].status is Status.FAIL:
                     why = f"no answer in {timeout_s:g} s" if late else _why_gone(ending, judge.stage)[1]
-                    words = answer.get("detail", "")
-                    last = found.pop() if found else CheckResult(name=contract(asked), status=Status.FAIL, detail=words)
-                    found.append(dataclasses.replace(last, detail=why if last.detail == _ENDED else last.detail or why))
+                    found[-1] = dataclasses.replace(found[-1], detail=why)
                 results += found
         return with_contracts(verdict, results, required=names if self._engine.options.strict else job.settings.contract)
 

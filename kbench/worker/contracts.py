@@ -1,8 +1,8 @@
 """What a user's program may do with a model besides calling it plainly: is the candidate right then, too?
 
 Each contract is one question, asked by calls that are compared with the reference like any other trial's. They run in
-a process of their own: what breaks one (a load at an address that is not aligned, say) may leave a GPU's context
-unusable. To add one: a method here and its name in `CONTRACTS` (and in `config.CONTRACTS`).
+a process of their own, and after each that is broken in a new one: what broke it (a load at an address that is not
+aligned, say) may have left a GPU's context unusable. To add one: a method here and its name in `CONTRACTS` (and in `config.CONTRACTS`).
 """
 
 from __future__ import annotations
@@ -47,14 +47,9 @@ class Contracts:
         self._trial = next(iter(self._reference.trials()))
 
     def results(self, names: Iterable[str]) -> Iterator[CheckResult]:
-        """The result of each contract in turn.
-
-        Raises:
-            CandidateGone: the process ended; the contract that it ended in has had its result.
-        """
+        """The result of each contract in turn, up to the first that is broken: what broke it may have broken more."""
         for name in names:
             started = time.monotonic()
-            gone: CandidateGone | None = None
             status = Status.PASS
             try:
                 if self._reference.stateful:
@@ -65,11 +60,11 @@ class Contracts:
                 status, detail = Status.SKIP, str(skip)
             except CandidateFault as fault:
                 status, detail = Status.FAIL, fault.detail
-            except CandidateGone as error:
-                gone, status, detail = error, Status.FAIL, "its process ended"
+            except CandidateGone:
+                status, detail = Status.FAIL, "its process ended"
             yield CheckResult(name=contract(name), status=status, detail=detail, seconds=time.monotonic() - started)
-            if gone is not None:
-                raise gone
+            if status is Status.FAIL:
+                return
 
     def _compare(self, trial: Trial, way: str = "plain") -> str:
         """What is wrong with one call; empty where nothing is."""
@@ -200,20 +195,20 @@ CONTRACTS: dict[str, Callable[[Contracts], str]] = {
 }
 
 
-def outcome(session: CaseSession, cases: list[CaseReference], names: list[str]) -> tuple[list[CheckResult], bool]:
-    """The results up to the end of the list, or of the process; and whether that ended."""
+def outcome(session: CaseSession, cases: list[CaseReference], names: list[str]) -> list[CheckResult]:
+    """The results up to the end of the list, or up to the first contract that is broken."""
     results: list[CheckResult] = []
     try:
         session.construct()
         for result in Contracts(session, cases).results(names):
             results.append(result)
     except CandidateGone:
-        return results or [replace(_unasked(names[0]), detail="its process ended before it could be asked")], True
+        results.append(replace(_unasked(names[len(results)]), detail="its process ended"))
     except CandidateFault as fault:
-        return results or [replace(_unasked(names[0]), detail=fault.detail)], True
+        results.append(replace(_unasked(names[len(results)]), detail=fault.detail))
     except ReferenceFault as fault:
-        return [*results, replace(_unasked(names[len(results)]), status=Status.SKIP, detail=f"the reference: {fault}")], False
-    return results, False
+        results.append(replace(_unasked(names[len(results)]), status=Status.SKIP, detail=f"the reference: {fault}"))
+    return results
 
 
 def _unasked(name: str) -> CheckResult:

@@ -156,19 +156,19 @@ class Judge:
         return answer
 
     def contract(self, request: Message, fds: list[int]) -> Message:
-        """Ask contracts of a candidate in a process of its own; `gone` where they ended it before the last."""
+        """Ask contracts of a candidate in a process of its own, up to the first that is broken."""
         peer = Peer(fds[0], self.tell)
         cases = [self.case_reference(case) for case in self.opening.cases if case.name in request["cases"]]
         try:
             peer.greet()
             self._load(peer, request)
         except (CandidateGone, CandidateFault) as error:
-            return {"checks": [], "gone": True, "detail": str(error)}
+            return {"checks": [], "detail": str(error)}
         session = CaseSession(peer, cases[0], self.device)
-        results, gone = contracts.outcome(session, cases, list(request["names"]))
+        results = contracts.outcome(session, cases, list(request["names"]))
         session.close()
         peer.channel.close()
-        return {"checks": [dataclasses.asdict(result) for result in results], "gone": gone}
+        return {"checks": [dataclasses.asdict(result) for result in results]}
 
     def calls(self, request: Message, _fds: list[int]) -> Message:
         """Write inputs of the cases asked for into a folder; what a process that nobody talks to is to call."""
