@@ -88,7 +88,96 @@ def _philox_normals(count: int, seed: int) -> Tensor:
     return torch.cat(values).float()
 
 
+def _spaces() -> Tensor:
+    other = 63 - torch.arange(64)
+    table = torch.tensor([[1.0, 2, 3], [4, 5, 6]])
+    return (other % 4 + 1) + 10 * table[other % 2, other % 3] + 700
+
+
+def _votes() -> Tensor:
+    lanes = list(range(32))
+
+    def inside(lane: int, source: int, width: int) -> int:
+        return source if 0 <= source and source // width == lane // width else lane
+
+    rows = [
+        [sum(1 << lane for lane in lanes if lane % 3 == 0)] * 32,
+        [1] * 32,
+        [0] * 32,
+        [0xFF << lane // 8 * 8 for lane in lanes],
+        [0xFFFFFFFF] * 32,
+        [1] * 32,
+        [2 * (lane // 8 * 8 + (lane + 1) % 8) for lane in lanes],
+        [inside(lane, lane - 3, 16) for lane in lanes],
+        [inside(lane, lane + 5, 16) for lane in lanes],
+        [lane ^ 9 for lane in lanes],
+        [sum(lanes)] * 32,
+        [-5] * 32,
+        [0] * 32,
+        [16] * 32,
+        [1] * 32,
+        [0] * 32,
+        [15 - lane if lane < 16 else 1 for lane in lanes],
+    ]
+    return torch.tensor(rows).to(torch.int32)
+
+
+def _atomics() -> Sequence[Tensor]:
+    total = 64 * 65 // 2
+    return (
+        torch.tensor([total, -total, -64, 64, ~0x7F, 0x7F, 64, 77, total], dtype=torch.int32),
+        torch.tensor([64 % 10, 10 - 64 % 10, -(2**31) + 64], dtype=torch.int32),
+        torch.tensor([64 * 2**33, 64 * 2**40, 5]),
+        torch.tensor([32.0]),
+        torch.tensor([16.0], dtype=torch.float64),
+    )
+
+
+def _arithmetic() -> Sequence[Tensor]:
+    floats = [0.25, 2.7182817, 0.6931472, 1.4142135, 0.8414710, 0.5, 1.4142135, 10, 1, 2, 2.5, 0.4275836, 0.5, 100, 1.5]
+    floats += [0.0999756, 6.5, 0.1000977, 26.5, 11]
+    integers = [8, 31, 4, 1, 2, -2, 0x3F800000, 3, 0x05010400, 3, 15, 15, 7, 8]
+    return torch.tensor(floats), torch.tensor(integers, dtype=torch.int32)
+
+
 KERNELS: Sequence[Kernel] = (
+    Kernel(
+        file="language",
+        name="language_shapes",
+        arguments=lambda: (unwritten(12, 24, dtype=torch.int32),),
+        outputs=(0,),
+        expected=lambda *_: ((1000 * torch.arange(12)[:, None] + torch.arange(24)).int(),),
+    ),
+    Kernel(file="language", name="language_spaces", arguments=lambda: (unwritten(64),), outputs=(0,), expected=lambda *_: (_spaces(),)),
+    Kernel(
+        file="language",
+        name="language_votes",
+        arguments=lambda: (unwritten(17, 32, dtype=torch.int32),),
+        outputs=(0,),
+        expected=lambda *_: (_votes(),),
+    ),
+    Kernel(
+        file="language",
+        name="language_atomics",
+        arguments=lambda: (
+            unwritten(9, dtype=torch.int32),
+            unwritten(3, dtype=torch.int32),
+            unwritten(3, dtype=torch.int64),
+            unwritten(1),
+            unwritten(1, dtype=torch.float64),
+        ),
+        outputs=(0, 1, 2, 3, 4),
+        expected=lambda *_: _atomics(),
+    ),
+    Kernel(
+        file="language",
+        name="language_arithmetic",
+        arguments=lambda: (unwritten(20), unwritten(14, dtype=torch.int32)),
+        outputs=(0, 1),
+        expected=lambda *_: _arithmetic(),
+        # As a device rounds the fast intrinsics.
+        tolerance=1e-4,
+    ),
     Kernel(
         file="reductions",
         name="reduce_shared_tree",
@@ -496,6 +585,7 @@ PLANTED: Sequence[Planted] = (
     Planted(name="reused_array", arguments=lambda: (random(3, 128), unwritten(3), 3), reason="cuda:shared-race"),
     Planted(name="warp_synchronous", arguments=lambda: (random(64), unwritten(1)), reason="cuda:shared-race"),
     Planted(name="shared_total", arguments=lambda: (random(60), unwritten(1), 60), reason="cuda:global-race"),
+    Planted(name="early_total", arguments=lambda: (random(64), unwritten(64)), reason="cuda:shared-race"),
     Planted(name="in_place", arguments=lambda: (random(60), 60), reason="cuda:global-race"),
     Planted(name="divergent_barriers", arguments=lambda: (random(64), unwritten(64)), reason="cuda:barrier"),
     Planted(name="part_of_a_warp", arguments=lambda: (random(48), unwritten(1)), reason="cuda:shuffle"),
@@ -503,6 +593,7 @@ PLANTED: Sequence[Planted] = (
     Planted(name="misaligned", arguments=lambda: (random(64), unwritten(8), 1), reason="cuda:misaligned"),
     Planted(name="uneven_loop", arguments=lambda: (random(96), unwritten(96), 96), reason="cuda:barrier"),
     Planted(name="asserted", arguments=lambda: (random(32), unwritten(32), 33), reason="cuda:assert"),
+    Planted(name="bounds", file="language", arguments=lambda: (unwritten(96),), reason="cuda:launch"),
     Planted(name="document_reused", file="documents", arguments=_mixture, reason="cuda:shared-race"),
     Planted(name="document_odd_block", file="documents", arguments=_mixture, reason="cuda:shuffle"),
     Planted(name="document_five", file="documents", arguments=_mixture, reason="cuda:array-bounds"),

@@ -289,6 +289,14 @@ void visit_cells(Fiber& fiber, Cell* cells, unsigned shift, uintptr_t offset, ui
       other_writes = collision && is_write(cells[i], other);
     }
     if (!collision) continue;
+    if (kind == Kind::read && other_writes && other.atomic) {
+      // As every loop round atomicCAS begins; only the first of them is kept.
+      if (fiber.doubtful_address) continue;
+      fiber.doubtful_address = address;
+      fiber.doubtful_other = other;
+      fiber.doubtful_access = access;
+      continue;
+    }
     if (!writes || atomic || size > sizeof fiber.pending_old) fail_race(fiber, shared, access, other, writes, other_writes);
     fiber.pending_bytes = static_cast<uint8_t>(size);
     fiber.pending_address = address;
@@ -461,6 +469,38 @@ void settle_pending(Fiber& fiber) {
   fail_race(fiber, shared, fiber.pending_access, other, true, other_writes);
 }
 
+void settle_doubt(Fiber& fiber) {
+  bool shared = fiber.doubtful_address - fiber.shared_low < kSharedCapacity;
+  fail_race(fiber, shared, fiber.doubtful_access, fiber.doubtful_other, false, true);
+}
+
+namespace {
+
+// The thread's atomicCAS has checked what it read before: as if it had not been read.
+void forget_own_reads(Fiber& fiber, uintptr_t address, size_t size) {
+  if (fiber.doubtful_address == address) fiber.doubtful_address = 0;
+  Cell* cells = nullptr;
+  unsigned shift = 0;
+  uintptr_t offset = address - fiber.shared_low;
+  const bool shared = offset < kSharedCapacity;
+  if (shared) {
+    cells = fiber.arena->cells;
+    shift = fiber.arena->shift;
+  } else if (Range* range = find_range(address, size)) {
+    cells = range->cells.load(std::memory_order_acquire);
+    shift = range->shift;
+    offset = address - range->low;
+  }
+  if (!cells) return;
+  for (size_t i = offset >> shift; i <= (offset + size - 1) >> shift; i++) {
+    CellLock<true> lock(&cells[i]);
+    for (Access& read : cells[i].reads)
+      if (!read.atomic && read.thread == fiber.thread && read.block == fiber.block->number) read = Access();
+  }
+}
+
+}  // namespace
+
 void note_read(const void* address, size_t size, Site site) {
   if (current && size) access_memory<Kind::read>(address, size, place_of(site));
 }
@@ -469,9 +509,10 @@ void note_write(const void* address, size_t size, Site site) {
   if (current && size) access_memory<Kind::write>(address, size, place_of(site));
 }
 
-void note_atomic(const void* address, size_t size, Site site) {
+void note_atomic(const void* address, size_t size, bool compares, Site site) {
   if (!current) return;
   if (reinterpret_cast<uintptr_t>(address) % size) fault("cuda:misaligned", site, "an atomic on an address that is no multiple of its size");
+  if (compares) forget_own_reads(*current, reinterpret_cast<uintptr_t>(address), size);
   access_memory<Kind::update>(address, size, place_of(site));
   synchronise(*current, reinterpret_cast<uintptr_t>(address));
 }

@@ -748,12 +748,14 @@ void enter_kernel() noexcept { current = worker->running; }
 
 void leave_kernel() noexcept {
   if (current->pending_bytes) settle_pending(*current);
+  if (current->doubtful_address) settle_doubt(*current);
   current = nullptr;
 }
 
 static void wait_in(State state, Site site) {
   Fiber& fiber = *current;
   if (fiber.pending_bytes) settle_pending(fiber);
+  if (fiber.doubtful_address) settle_doubt(fiber);
   fiber.state = state;
   fiber.site = site;
   suspend();

@@ -96,6 +96,11 @@ struct alignas(64) Fiber {
   uint8_t pending_old[16] = {};
   Access pending_other;
   Access pending_access;
+
+  // A plain read of what another thread updates atomically, kept until it is known whether an atomicCAS checks it.
+  uintptr_t doubtful_address = 0;
+  Access doubtful_other;
+  Access doubtful_access;
 };
 
 // The shared memory of a block that runs: bytes, what is known of each, and who touched them.
@@ -222,6 +227,7 @@ Line line_of(uint32_t place);
 void begin_block_memory(Block& block);
 void* map_memory(size_t bytes);
 void settle_pending(Fiber& fiber);
+void settle_doubt(Fiber& fiber);
 void synchronise(Fiber& fiber, uintptr_t address);
 void acquire(Fiber& fiber);
 void poll(uint32_t place);

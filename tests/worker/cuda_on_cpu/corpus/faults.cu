@@ -117,6 +117,17 @@ API fault_shared_total(const float* x, float* total, int n) {
   });
 }
 
+__global__ void early_total(const float* x, float* y) {
+  __shared__ float total;
+  if (threadIdx.x == 0) total = 0.0f;
+  __syncthreads();
+  atomicAdd(&total, x[threadIdx.x]);  // either: early_total
+  y[threadIdx.x] = total;  // fault: early_total
+}
+API fault_early_total(const float* x, float* y) {
+  return finished([&] { early_total<<<1, 64>>>(x, y); });
+}
+
 __global__ void in_place(float* x, int n) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i + 1 < n) x[i] = 0.5f * (x[i] + x[i + 1]);  // fault: in_place

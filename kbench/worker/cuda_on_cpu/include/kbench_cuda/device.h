@@ -89,9 +89,9 @@ KBENCH_DEVICE uint64_t bits_of(T value) {
 
 // Blocks run on several cores, so this is atomic for the host as well. A poll that changes nothing lets others run.
 template <class T, class F>
-KBENCH_OUT_OF_LINE T update(T* address, F next_of, Site site) {
+KBENCH_OUT_OF_LINE T update(T* address, F next_of, Site site, bool compares = false) {
   using Word = typename word_of<sizeof(T)>::type;
-  note_atomic(address, sizeof(T), site);
+  note_atomic(address, sizeof(T), compares, site);
   auto* memory = reinterpret_cast<Word*>(address);
   Word old = __atomic_load_n(memory, __ATOMIC_RELAXED);
   for (;;) {
@@ -294,7 +294,7 @@ KBENCH_ATOMIC(atomicXor, old ^ value, int, unsigned, unsigned long long)
 template <class T>
 inline T atomicCAS(T* address, ::kbench_cuda::same<T> compare, ::kbench_cuda::same<T> value, KBENCH_SITE) {
   static_assert(::kbench_cuda::is_one_of<T, int, unsigned, unsigned long long, unsigned short>, "no atomicCAS of this type on a device");
-  return ::kbench_cuda::update(address, [compare, value](T old) -> T { return old == compare ? value : old; }, site);
+  return ::kbench_cuda::update(address, [compare, value](T old) -> T { return old == compare ? value : old; }, site, true);
 }
 
 // --- loads and stores with a cache hint ----------------------------------------------------------------------------

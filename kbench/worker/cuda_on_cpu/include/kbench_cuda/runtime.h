@@ -51,7 +51,8 @@ KBENCH_HIDDEN uint64_t warp_op(WarpOp op, unsigned mask, uint64_t value, int sou
 // The lanes that come to this place together: what `__activemask` and `coalesced_threads` answer.
 KBENCH_HIDDEN unsigned active_mask(Site site);
 
-KBENCH_HIDDEN void note_atomic(const void* address, size_t size, Site site);
+// `compares`: an atomicCAS, which checks what its thread has read there before.
+KBENCH_HIDDEN void note_atomic(const void* address, size_t size, bool compares, Site site);
 KBENCH_HIDDEN void note_read(const void* address, size_t size, Site site);
 KBENCH_HIDDEN void note_write(const void* address, size_t size, Site site);
 KBENCH_HIDDEN void fence();
