@@ -1039,12 +1039,20 @@ def _build_verdict(job: Job, build: Message) -> Verdict | None:
         return _base_verdict(job, status, "" if job.skip else Reason.MACHINE, detail)
     if build.get("stage") == "unsupported":
         return _base_verdict(job, Status.SKIP, "", f"cannot run on the CPU: {build.get('message')}")
+    if build.get("timeout") and job.device == CUDA_ON_CPU:
+        return _slow_on_cpu(job, "build")
     if build.get("timeout"):
         return _base_verdict(job, Status.FAIL, Reason.TIMEOUT, f"no answer in {job.settings.timeout_s:g} s during build")
     if job.skip:
         built = "built all the same" if build.get("ok") else f"not built: {build.get('message', 'its process ended')}"
         return _base_verdict(job, Status.SKIP, "", f"{job.skip}; {built}")
     return None
+
+
+def _slow_on_cpu(job: Job, stage: str, **more: Any) -> Verdict:
+    """Where kernels run a thousand times slower than on a device, the time they take says nothing of them."""
+    detail = f"not done on the CPU in {job.settings.timeout_s:g} s, during {stage}; `timeout_s` or `--timeout` allows more"
+    return _base_verdict(job, Status.SKIP, "", detail, **more)
 
 
 def _verdict(job: Job, answer: Message, stage: str, ending: Ending | None, *, late: bool, output_tail: str) -> Verdict:
@@ -1062,6 +1070,8 @@ def _verdict(job: Job, answer: Message, stage: str, ending: Ending | None, *, la
     if late and stage.startswith("reference"):
         detail = f"the reference took more than {job.settings.timeout_s:g} s; `timeout_s` or `--timeout` allows more"
         return _base_verdict(job, Status.ERROR, Reason.REFERENCE, detail, **more)
+    if late and job.device == CUDA_ON_CPU:
+        return _slow_on_cpu(job, stage, **more)
     if late:
         detail = f"no answer in {job.settings.timeout_s:g} s during {stage}"
         return _base_verdict(job, Status.FAIL, Reason.TIMEOUT, detail, **more)

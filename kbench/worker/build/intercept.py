@@ -25,7 +25,7 @@ from torch.utils import cpp_extension
 from kbench.protocol import Channel
 from kbench.worker.build import cpp, toolchain
 from kbench.worker.build.request import REQUEST_LIMIT_BYTES, BuildRequest, BuildResult, Source
-from kbench.worker.cuda_on_cpu.features import UnsupportedFeatureError
+from kbench.worker.cuda_on_cpu.features import UnsupportedFeatureError, unknown_word
 
 Service = Callable[[BuildRequest], BuildResult]
 # Makes of what is asked for what is to be built, for a target of its own.
@@ -100,6 +100,9 @@ class _Loader:
                 raise UnsupportedFeatureError("a build that only torch's own function makes") from None
             return _by_torch(original, given)
         result = self._service(request if self._prepare is None else self._prepare(request))
+        if not result.ok and self._prepare is not None and (word := unknown_word(result.failure)):
+            place = _located(result.failure.partition(": error")[0], request, _callers_file())
+            raise UnsupportedFeatureError(f"`{word}` is not known there ({place})")
         if not result.ok:
             raise ExtensionBuildError(replace(result, failure=_located(result.failure, request, _callers_file())))
         if given.get("verbose") and result.log:

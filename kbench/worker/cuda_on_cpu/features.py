@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 
@@ -86,3 +87,25 @@ def of_name(name: str) -> str:
     if name in _NAMES:
         return _NAMES[name]
     return next((feature for start, feature in _NAME_STARTS.items() if name.startswith(start)), "")
+
+
+# How a C++ compiler says that it does not know a word or a header; its quotes depend on the language it is set to.
+_UNDECLARED = re.compile(
+    r"[‘'](?P<word>[\w:]+)[^’']*[’'] (?:was not declared|has not been declared|does not name a type|is not a member of)"
+    r"|no matching function for call to [‘'](?P<call>[\w:]+)"
+    r"|error: (?P<header>[\w./]+): No such file"
+)
+# What CUDA's own names look like.
+_CUDAS = re.compile(r"(?:::)*(?:__|cuda|cu[A-Z]|curand|cooperative_groups|(?:at|c10)::cuda)")
+
+
+def unknown_word(error: str) -> str:
+    """The name of CUDA's, or the header, for the lack of which a translated source does not compile; or nothing."""
+    found = _UNDECLARED.search(error)
+    if found is None:
+        return ""
+    if found["header"]:
+        return str(found["header"])
+    word = found["word"] or found["call"]
+    is_of_cuda = _CUDAS.match(word) or re.search(r"is not a member of [‘'](?:::)?(?:at|c10)::cuda", error)
+    return str(word) if is_of_cuda else ""

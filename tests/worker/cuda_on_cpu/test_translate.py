@@ -8,7 +8,7 @@ import pytest
 
 from kbench.worker.build.cuda_on_cpu import DEVICE_END, HOST_END
 from kbench.worker.build.request import BuildRequest, Source
-from kbench.worker.cuda_on_cpu import faults
+from kbench.worker.cuda_on_cpu import faults, features
 from kbench.worker.cuda_on_cpu.prepare import prepare
 from kbench.worker.cuda_on_cpu.translate import translate
 
@@ -123,3 +123,19 @@ def test_only_a_known_reason_is_taken_from_a_message() -> None:
     assert faults.parse(f"RuntimeError: {known}") == faults.Fault(reason="cuda:barrier", file="k.cu", line=3, kernel="k", detail="d")
     assert faults.parse(known.replace("cuda:barrier", "pass")) is None
     assert faults.parse("nothing of the kind") is None
+
+
+@pytest.mark.parametrize(
+    ("error", "word"),
+    [
+        ("cuda_sources[0]:7: error: ‘__nv_new_thing’ was not declared in this scope; did you mean ‘x’?", "__nv_new_thing"),
+        ("cuda_sources[0]:7: error: '__nv_new_thing' was not declared in this scope", "__nv_new_thing"),
+        ("k.cu:2: error: ‘getNewThing’ is not a member of ‘at::cuda’", "getNewThing"),
+        ("k.cu:1: error: cuda/new.h: No such file or directory", "cuda/new.h"),
+        ("k.cu:1: error: no matching function for call to ‘cudaNewCall(int)’", "cudaNewCall"),
+        ("k.cu:3: error: ‘valeu’ was not declared in this scope; did you mean ‘value’?", ""),
+        ("k.cu:3: error: expected ‘;’ before ‘}’ token", ""),
+    ],
+)
+def test_a_name_of_cudas_that_is_lacking_here_is_no_fault_of_the_candidates(error: str, word: str) -> None:
+    assert features.unknown_word(error) == word

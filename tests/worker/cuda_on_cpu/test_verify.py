@@ -200,3 +200,10 @@ def test_it_is_accepted_and_never_timed(tree: Path, verdicts: dict[str, dict[str
 
     assert (found["status"], found["device"]) == ("pass", "cuda-on-cpu")
     assert not (tree / "results" / "timings.csv").exists()
+
+
+def test_time_that_the_cpu_lacks_is_held_against_nobody(tree: Path) -> None:
+    (found,) = objects(kbench("verify", "probe/right", "--json", "--device", "cpu", "--timeout", "0.05", cwd=tree)).values()
+
+    assert (found["status"], found["reason"]) == ("skip", "")
+    assert "`--timeout` allows more" in str(found["detail"])
