@@ -93,10 +93,24 @@ STEPS = (
     Step(
         "cvae",
         "fused",
-        "one_block",
+        "eight_by_eight",
         "large",
-        "one block a multiprocessor",
-        (("__launch_bounds__(kTileThreads, 2)", "__launch_bounds__(kTileThreads, 1)"),),
+        "8 x 8 products a thread, twice the threads",
+        (("constexpr int kTileThreads = 128;", "constexpr int kTileThreads = 256;"), ("constexpr int kSamples = 16;", "constexpr int kSamples = 8;")),
+    ),
+    Step(
+        "cvae",
+        "fused",
+        "late_targets",
+        "large",
+        "targets read after the last layer's products, not before",
+        (
+            ("if (layer == kOutput) subtract_wanted<kColumns>(sums, part, start);", ""),
+            (
+                "else if (layer == kOutput) use_output<kColumns>(sums, part);",
+                "else if (layer == kOutput) subtract_wanted<kColumns>(sums, part, start), use_output<kColumns>(sums, part);",
+            ),
+        ),
     ),
 )
 

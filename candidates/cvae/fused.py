@@ -417,7 +417,7 @@ constexpr int kTile = 128;  // samples of a block, and outputs of a wide pass
 constexpr int kTileThreads = 128;
 constexpr int kSamples = 16;  // samples of a thread
 constexpr int kDepth = 8;  // inputs staged at a time
-static_assert(kTileThreads == kTile && kTileThreads / (kTile / kSamples) == 16, "a thread stages one sample");
+static_assert(kTileThreads * kSamples == 16 * kTile, "threads times their products cover the tile");
 constexpr int kPitch = kTile + 4;  // of a row of samples: transposed stores then meet different banks
 
 __host__ __device__ inline int rounded(int count, int multiple) {
@@ -567,38 +567,40 @@ __device__ inline void multiply(float (&sums)[kSamples][kColumns], Source left, 
   const Part<kColumns> part;
   const int left_steps = rounded(left.width, kDepth) / kDepth;
   const int steps = left_steps + rounded(right.width, kDepth) / kDepth;
-  constexpr int kWeightQuads = 4 * kColumns;  // of one input; the block fetches so many inputs at once:
+  constexpr int kWeightQuads = 4 * kColumns;  // of one input; the block fetches those of so many inputs at once:
   constexpr int kWeightRows = kTileThreads / kWeightQuads;
   const int weight_row = threadIdx.x / kWeightQuads, weight_column = threadIdx.x % kWeightQuads * 4;
   const float* const weight = weights + static_cast<size_t>(weight_row) * pitch + weight_column;
   float* const staged_weight = shared + kStagedWeights + weight_row * kTile + weight_column;
-  // A thread stages four inputs of every kStride-th sample.
-  constexpr int kQuads = kDepth / 4, kStride = kTileThreads / kQuads;
+  // A thread stages four inputs of every kStride-th sample, kStaged in all.
+  constexpr int kQuads = kDepth / 4, kStride = kTileThreads / kQuads, kStaged = kTile / kStride;
   const int row = threadIdx.x / kQuads, quad = threadIdx.x % kQuads * 4;
   float* const staged_sample = shared + quad * kPitch + row;
 
   const auto fetch_weights = [&](int step) {
 #pragma unroll
-    for (int k = 0; k < kDepth; k += kWeightRows)
+    for (int k = 0; k < kDepth; k += kWeightRows) {
+      if (kWeightRows > kDepth && weight_row >= kDepth) continue;
       __pipeline_memcpy_async(staged_weight + step % 2 * kWeightBuffer + k * kTile,
                               weight + static_cast<size_t>(step * kDepth + k) * pitch, 16);
+    }
     __pipeline_commit();
   };
-  const auto fetch_inputs = [&](int step, float4 (&inputs)[kQuads]) {
+  const auto fetch_inputs = [&](int step, float4 (&inputs)[kStaged]) {
     const bool is_left = step < left_steps;
     const float* rows = is_left ? left.rows : right.rows;
     if (rows == nullptr) return;
     const int width = is_left ? left.width : right.width;
     const int k = (is_left ? step : step - left_steps) * kDepth + quad;
 #pragma unroll
-    for (int i = 0; i < kQuads; ++i)
+    for (int i = 0; i < kStaged; ++i)
       inputs[i] = load_inputs(rows + static_cast<size_t>(min(row + i * kStride, valid - 1)) * width, k, width);
   };
-  const auto store_inputs = [&](int step, const float4 (&inputs)[kQuads]) {
+  const auto store_inputs = [&](int step, const float4 (&inputs)[kStaged]) {
     if ((step < left_steps ? left.rows : right.rows) == nullptr) return;
     float* const to = staged_sample + step % 2 * kSampleBuffer;
 #pragma unroll
-    for (int i = 0; i < kQuads; ++i) {
+    for (int i = 0; i < kStaged; ++i) {
       to[i * kStride] = inputs[i].x;
       to[i * kStride + kPitch] = inputs[i].y;
       to[i * kStride + 2 * kPitch] = inputs[i].z;
@@ -612,7 +614,7 @@ __device__ inline void multiply(float (&sums)[kSamples][kColumns], Source left, 
                            : activations + (is_left ? step : step - left_steps) * kDepth * kPitch;
   };
 
-  float4 next[kQuads] = {};
+  float4 next[kStaged] = {};
   fetch_weights(0);
   fetch_inputs(0, next);
   store_inputs(0, next);
