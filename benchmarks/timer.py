@@ -139,6 +139,31 @@ def c5(scale: Scale) -> Iterable[Row]:
         )
 
 
+def c6(_scale: Scale) -> Iterable[Row]:
+    def sleeping(seconds: float) -> real.Kind:
+        return real.Kind(forward=f"time.sleep({seconds}); return x + 1", inputs="torch.randn(64)")
+
+    long, short = sleeping(0.002), sleeping(0.001)
+    pairs = [real.Pair(name="there", reference=long, candidate=short), real.Pair(name="back", reference=short, candidate=long)]
+    there, back = real.time_pairs(pairs, device="cpu")
+    test, demand = (
+        "sleeps of 2 ms against 1 ms, and swapped, on the CPU",
+        "2.0 +- 5 % (a sleep takes 0.06 ms longer), each the inverse of the other within its interval",
+    )
+    if there.timing is None or back.timing is None:
+        yield Row(number="C6", test=test, demand=demand, figure=there.problem or back.problem, kept=False)
+        return
+    one, other = there.timing, back.timing
+    inverse = other.speedup_low * one.speedup_low <= 1 <= other.speedup_high * one.speedup_high
+    yield Row(
+        number="C6",
+        test=test,
+        demand=demand,
+        figure=f"{one.verdict} {one.speedup:.4f} ({one.speedup_low:.4f} to {one.speedup_high:.4f}), {other.verdict} {other.speedup:.4f}",
+        kept=abs(one.speedup / 2 - 1) <= 0.05 and inverse and (one.verdict, other.verdict) == ("faster", "slower"),
+    )
+
+
 def gpu_row(number: str) -> Callable[[Scale], Iterable[Row]]:
     """Put a row off until there is a GPU."""
 
@@ -159,6 +184,7 @@ ROWS: dict[str, Callable[[Scale], Iterable[Row]]] = {
     "C3": c3,
     "C4": c4,
     "C5": c5,
+    "C6": c6,
     **{f"G{number}": gpu_row(f"G{number}") for number in range(1, 19)},
 }
 

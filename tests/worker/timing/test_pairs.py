@@ -30,6 +30,18 @@ def test_equal_sides_are_the_same_once_enough_processes_say_so(tmp_path: Path) -
     assert timing["pairs"] == 40
 
 
+def test_half_the_time_is_twice_the_speed_and_swapped_sides_give_the_inverse(tmp_path: Path) -> None:
+    def taking(seconds: float) -> Any:
+        return lambda answer: {**steady(answer), "seconds": seconds}
+
+    there = time_alike(tmp_path, (taking(2e-3), taking(1e-3)))
+    back = time_alike(tmp_path, (taking(1e-3), taking(2e-3)))
+
+    assert (there["verdict"], there["speedup"]) == ("faster", pytest.approx(2.0))
+    assert (back["verdict"], back["speedup"]) == ("slower", pytest.approx(0.5))
+    assert there["speedup_low"] * back["speedup_high"] == pytest.approx(1.0)
+
+
 def test_a_pair_that_the_scheduler_interrupted_is_measured_again(tmp_path: Path) -> None:
     """Every other slot of the candidate takes ten times as long, and says that a core was taken from it."""
     turns = itertools.cycle([False, True])
