@@ -13,14 +13,8 @@ from kbench.selftest import expectations, runner
 from kbench.selftest.expectations import Assessment, Entry, Expectation, assess, discover_corpus
 
 CORPUS = {entry.candidate.label: entry for entry in discover_corpus()}
-# Not defended against yet; `kbench selftest` shows them as missed, and so does the README.
-KNOWN_MISSES = {
-    "row_sum/bug_data_race": "shows by chance only: one thread each while candidates are verified side by side",
-}
 # What only the clock can tell is left to `kbench selftest` on a quiet machine.
-ON_CPU = [
-    label for label, entry in CORPUS.items() if "cpu" in entry.expectation.devices and entry.expectation.run == "verify" and label not in KNOWN_MISSES
-]
+ON_CPU = [label for label, entry in CORPUS.items() if "cpu" in entry.expectation.devices and entry.expectation.run == "verify"]
 ON_CUDA = [label for label, entry in CORPUS.items() if "cuda" in entry.expectation.devices]
 
 

@@ -7,8 +7,16 @@ from pathlib import Path
 
 
 def cpu_seconds(pid: int) -> float:
-    """Processor time of a process and of all below it so far, to the nanosecond; 0 for what has gone."""
-    return sum(map(_cpu_seconds, _tree(pid)))
+    """Processor time so far of a process and of all that it started, those that it left to its keeper, too; 0 for what has gone."""
+    return sum(map(_cpu_seconds, _tree(_parent(pid))[1:]))
+
+
+def _parent(pid: int) -> int:
+    """The process that a worker's orphans are left to; none where there is no such process."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def _cpu_seconds(pid: int) -> float:

@@ -5,7 +5,7 @@ from pathlib import Path
 from torch import nn
 from torch.utils.cpp_extension import load
 
-EXPECT = {"status": "fail", "reason": ["values", "determinism"], "run": "verify", "devices": ["cpu"]}
+EXPECT = {"status": "fail", "reason": ["values", "determinism", "exploit:timed_output"], "run": "time", "devices": ["cpu"]}
 
 native = load(name="kbench_corpus", sources=[str(Path(__file__).parents[1] / "native.cpp")])
 
