@@ -376,9 +376,12 @@ class _Lane:
             return Result(job=job, verdict=early)
         for upcoming in (job, *self._upcoming()):
             self._engine.build_ahead(upcoming)
+        await self._begin(job)
         build = await self._engine.built(job)
         built = {"build_s": float(build.get("build_s", 0.0)), "builds": build.get("records", ())}
         if (verdict := _build_verdict(job, build)) is not None:
+            if (process := self._engine.prefetched.pop((job.candidate.label, job.device), None)) is not None:
+                await process.close()
             return Result(job=job, verdict=dataclasses.replace(verdict, **built, seconds=time.monotonic() - started))
         result = await self._judge_job(job)
         verdict = dataclasses.replace(
@@ -389,6 +392,17 @@ class _Lane:
             seconds=time.monotonic() - started,
         )
         return dataclasses.replace(result, verdict=verdict)
+
+    async def _begin(self, job: Job) -> None:
+        """Have the judge and the candidate make their GPU contexts while the candidate is built, where no clock can run meanwhile."""
+        key = (job.candidate.label, job.device)
+        if self._place == CPU or job.timed or not builds(job):
+            return
+        async with self._engine.beside_others(job.device):
+            await self._open_judge(job)
+            if key not in self._engine.prefetched:
+                process = self._engine.prefetched[key] = self._process(job)
+                process.start_for_judge()
 
     async def _judge_job(self, job: Job) -> Result:
         process = self._engine.prefetched.pop((job.candidate.label, job.device), None) or self._process(job)
