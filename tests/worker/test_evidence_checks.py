@@ -155,6 +155,18 @@ def test_half_precision_does_not_hide_in_small_outputs() -> None:
     assert outcome("values", truth.half().float(), expected, truths=[truth])[0] is Status.FAIL
 
 
+def test_a_variant_that_makes_outputs_large_makes_what_they_may_err_by_large() -> None:
+    expected = torch.full((100,), 1000.0)
+    expected[0] = 0.1
+    actual = expected.clone()
+    actual[0] += 5e-4
+    truths: list[torch.Tensor | None] = [expected.double()]
+
+    assert outcome("values", actual, expected, truths=truths, is_variant=True)[0] is Status.PASS
+    assert outcome("values", actual, expected, truths=truths)[0] is Status.FAIL
+    assert outcome("values", expected * 1.001, expected, truths=truths, is_variant=True)[0] is Status.FAIL
+
+
 def test_who_is_nearer_to_float64_than_the_reference_passes_and_is_told_so() -> None:
     """Cancellation: the result is small beside what was summed, so float32 errs by much of it."""
     terms = torch.randn(64, 4096, dtype=torch.float64) * 1e3

@@ -94,7 +94,7 @@ def _compare_floats(leaf: Leaf, actual: torch.Tensor, index: int, evidence: Evid
     if plain.outside:
         text = _outside(leaf, actual, expected, plain, f"atol={plain_atol:.3g} rtol={rtol:g}")
         return _ask_oracle(leaf, actual, expected, index, evidence, notes, text, tolerance=(plain_atol, rtol), factor=_FACTOR)
-    scaled_atol = atol * min(1.0, size)
+    scaled_atol = atol * (size if evidence.is_variant else min(1.0, size))
     scaled = difference(actual, expected, scaled_atol, rtol)
     if scaled.outside:
         rule = f"atol={scaled_atol:.3g} (scaled to the output) rtol={rtol:g}"
