@@ -547,7 +547,7 @@ class CaseTimer:
         clock = BurstClock(candidate.session, sets)
         # The first one makes the allocator grow, too.
         while not clock.run(count=count, seed=0, limit_s=_queue_limit_s(count, enqueue_s))[1] and count > least:
-            count = max(least, count // 4)
+            count = max(least, count // 2)
         self._burst_calls = count
         limit_s = _queue_limit_s(count, enqueue_s)
         times = max(_BURSTS[0], min(_BURSTS[1], int(_BURSTS_S / (count * claimed_s))))
