@@ -320,7 +320,8 @@ class TimingRow:
 class VerdictRow:
     """One row of verdicts.csv: one candidate of one run; the fields are the columns, in order.
 
-    `identity` names all that the verdict depends on, see kbench/identity.py.
+    `identity` names all that the verdict depends on, see kbench/identity.py; `output` is the end of what the
+    candidate printed, where it did not pass.
     """
 
     run_id: str
@@ -355,3 +356,4 @@ class VerdictRow:
     commit: str = ""
     sandbox: str = ""
     identity: str = ""
+    output: str = ""

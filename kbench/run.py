@@ -36,6 +36,8 @@ _FOLLOWING = frozenset(
     ["verdict", "pairs", "reference_s", "candidate_s", "speedup", "speedup_low", "speedup_high"]
     + [f"{side}_{what}" for side in ("reference", "candidate") for what in ("wall_s", "hot_s", "graph_s", "stream_s")]
 )
+# Of what a candidate printed a row keeps the last lines; the JSON object has more.
+_OUTPUT_CHARACTERS = 500
 # Baselines that only a GPU has.
 _CUDA_BASELINES = frozenset({"@cudagraph"})
 
@@ -346,6 +348,7 @@ class _Session(Events):
             settings_sha256=job.settings.sha256,
             sandbox=verdict.sandbox,
             identity=self._identity(job),
+            output="" if verdict.status is Status.PASS else verdict.output_tail.rstrip()[-_OUTPUT_CHARACTERS:],
             **_columns(environment),
         )
 

@@ -110,6 +110,7 @@ class Worker:
         self._status = bytearray()
         self._flooded = False
         self.ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+        self._output_fd: int | None = output_fd
         self._watch(output_fd, self._on_output)
         self._watch(status_fd, self._on_status)
 
@@ -133,6 +134,9 @@ class Worker:
         loop.add_reader(fd, read)
 
     def _on_output(self, data: bytes) -> None:
+        if not data:
+            # Closed, and its number may be another's from now on.
+            self._output_fd = None
         self._output_bytes += len(data)
         self._output += data
         del self._output[:-TAIL_BYTES]
@@ -163,7 +167,11 @@ class Worker:
 
     @property
     def output_tail(self) -> str:
-        """The last of what it printed, as text."""
+        """The last of what it printed, as text, up to now: also what waits in the pipe."""
+        with contextlib.suppress(BlockingIOError):
+            # A pipe holds 64 kB; who writes on and on is not waited for.
+            if self._output_fd is not None and (data := os.read(self._output_fd, 2**18)):
+                self._on_output(data)
         return self._output.decode("utf-8", errors="replace")
 
     async def end(self, *, grace_s: float = 0.0) -> Ending:

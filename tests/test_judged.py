@@ -111,6 +111,7 @@ def check(verdict: Verdict, expected: dict[str, Any]) -> None:
     if expected["status"] != Status.PASS:
         assert verdict.reason in expected["reason"], told
     assert expected.get("detail", "") in verdict.detail, told
+    assert expected.get("output", "") in verdict.output_tail, told
     assert any(expected.get("warning", "") in warning for warning in [*verdict.warnings, ""] if warning or not expected.get("warning")), told
 
 

@@ -1095,7 +1095,7 @@ def _verdict(job: Job, answer: Message, stage: str, ending: Ending | None, *, la
         status = Status.ERROR if reason == Reason.MACHINE else Status.FAIL
         return _base_verdict(job, status, reason, detail, **more)
     if "status" in answer:
-        more["output_tail"] = str(answer.get("log") or output_tail)
+        more["output_tail"] = "\n".join(filter(None, [output_tail.rstrip(), str(answer.get("log") or "")]))
         return _base_verdict(job, Status(answer["status"]), str(answer["reason"]), str(answer["detail"]), **more)
     if worst is None:
         return _base_verdict(job, Status.PASS, "", "", **more)

@@ -2,9 +2,10 @@
 
 import torch
 
-EXPECT = {"status": "fail", "reason": ["run"], "detail": "no kernel today"}
+EXPECT = {"status": "fail", "reason": ["run"], "detail": "no kernel today", "output": "last words of an error"}
 
 
 class ModelNew(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        print("last words of an error", flush=True)
         raise ValueError("no kernel today")
