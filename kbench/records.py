@@ -119,6 +119,11 @@ class Candidate:
     error: str = ""
 
     @property
+    def runs_on(self) -> tuple[str, ...]:
+        """The devices, and `cuda-on-cpu` where CUDA C++ has no other way to run without a GPU."""
+        return self.devices if self.language != "cuda" or "cpu" in self.devices else (*self.devices, CUDA_ON_CPU)
+
+    @property
     def label(self) -> str:
         """The selector that names this candidate."""
         return f"{self.task}/{self.name}"

@@ -410,7 +410,7 @@ def _device(wanted: str, candidate: Candidate, facts: dict[str, object]) -> tupl
         return "cuda:0", ""
     if "cpu" in candidate.devices or (candidate.language == "triton" and _has_triton()):
         return "cpu", ""
-    if candidate.language == "cuda" and _has_cuda_parser():
+    if CUDA_ON_CPU in candidate.runs_on and _has_cuda_parser():
         return CUDA_ON_CPU, ""
     return "cuda", "needs CUDA: " + ("asked for the CPU" if kind == "cpu" else _why_no_gpu(facts))
 

@@ -117,7 +117,7 @@ def list_table(tasks: Sequence[Task], candidates: Iterable[Candidate]) -> Table:
         table.add_row(_text(name, "bold"), "", "", _text(cases.get(name, ""), "dim"))
         _add_error(table, errors.get(name, ""))
         for candidate in its_candidates:
-            devices = _text(", ".join(candidate.devices))
+            devices = _text(", ".join(candidate.runs_on))
             table.add_row(_text(candidate.label), _text(candidate.language), devices, "")
             _add_error(table, candidate.error)
     return table

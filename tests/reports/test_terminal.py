@@ -149,12 +149,12 @@ def test_the_list_shows_selectors_cases_and_what_is_broken() -> None:
     ]
 
     assert shown(list_table(tasks, candidates)).splitlines() == [
-        "Selector                  Language  Devices    Cases",
-        "cvae                                           default, large",
-        "cvae/fused                cuda      cuda",
+        "Selector                  Language  Devices            Cases",
+        "cvae                                                   default, large",
+        "cvae/fused                cuda      cuda, cuda-on-cpu",
         "cvae/typo                 torch     cpu, cuda",
         "  no `ModelNew`",
-        "broken                                         default",
+        "broken                                                 default",
         "  line 3: invalid syntax",
     ]
 

@@ -159,17 +159,22 @@ bool released_before(const Access& access, const Fiber& fiber) {
   return false;
 }
 
-// Whether an access is ordered before what the fiber does now. In shared memory,
+// Whether barriers order an access before what the fiber does now. In shared memory,
 // another block is an earlier one, or one of the cluster.
 template <bool shared>
-bool ordered(const Access& access, const Fiber& fiber) {
+bool ordered_by_barriers(const Access& access, const Fiber& fiber) {
   const Block& block = *fiber.block;
   if (access.time < block.launch->start) return true;
-  if (access.block != block.number) return shared ? access.clock < fiber.cluster_clock : access.time < fiber.grid_time || released_before(access, fiber);
+  if (access.block != block.number) return shared ? access.clock < fiber.cluster_clock : access.time < fiber.grid_time;
   if (access.thread == fiber.thread || access.clock < fiber.barrier_clock) return true;
-  if (access.thread / kWarpSize == fiber.thread / kWarpSize && access.clock <= fiber.lane_clocks[access.thread % kWarpSize])
-    return true;
-  return released_before(access, fiber);
+  return access.thread / kWarpSize == fiber.thread / kWarpSize && access.clock <= fiber.lane_clocks[access.thread % kWarpSize];
+}
+
+// Whether barriers, or fences and what was released behind them, do.
+template <bool shared>
+bool ordered(const Access& access, const Fiber& fiber) {
+  if (ordered_by_barriers<shared>(access, fiber)) return true;
+  return !(shared && access.block != fiber.block->number) && released_before(access, fiber);
 }
 
 template <bool shared>
@@ -181,7 +186,7 @@ template <bool shared>
 void remember_read(Cell& cell, const Access& access, const Fiber& fiber) {
   Access* slot = &cell.reads[1];
   for (Access& read : cell.reads) {
-    if ((read.thread == access.thread && read.block == access.block) || !read.bytes || ordered<shared>(read, fiber)) {
+    if ((read.thread == access.thread && read.block == access.block) || !read.bytes || ordered_by_barriers<shared>(read, fiber)) {
       slot = &read;
       break;
     }
