@@ -110,10 +110,12 @@ def _normalised(source: bytes) -> bytes:
 
 
 def _leaves(node: Node) -> Iterator[Node]:
-    if not node.child_count:
-        yield node
-    for child in node.children:
-        yield from _leaves(child)
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        if not node.child_count:
+            yield node
+        waiting += reversed(node.children)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +183,16 @@ class _Rewriter:
         return self._edits.apply(self.source).decode("utf-8", "surrogateescape")
 
     def visit(self, node: Node, scope: _Scope) -> None:
-        """Collect the edits for a node and all below it."""
+        """Collect the edits for a node and all below it, in the order of the text; how deep it nests does not matter."""
+        waiting = [(node, scope)]
+        while waiting:
+            node, scope = waiting.pop()
+            inner = self._enter(node, scope)
+            if inner is not None:
+                waiting += [(child, inner) for child in reversed(node.children)]
+
+    def _enter(self, node: Node, scope: _Scope) -> _Scope | None:
+        """Collect the edits for a node; what surrounds its children, or None where they are dealt with."""
         match node.type:
             case "preproc_include":
                 self._include(node)
@@ -189,9 +200,9 @@ class _Rewriter:
                 self._line_directive(node)
             case "preproc_def" | "preproc_function_def":
                 self._macro(node)
-                return
+                return None
             case "function_definition" | "lambda_expression":
-                scope = self._function(node, scope)
+                return self._function(node, scope)
             case "declaration":
                 self._declaration(node, scope)
             case "call_expression":
@@ -200,13 +211,12 @@ class _Rewriter:
                 self._assembly(node)
             case "launch_bounds":
                 self._edits.replace(node, "")
-                return
+                return None
             case "string_literal":
                 self._string(node)
             case _ if not node.child_count:
                 self._leaf(node)
-        for child in node.children:
-            self.visit(child, scope)
+        return scope
 
     # --- the preprocessor
 

@@ -75,6 +75,12 @@ def test_every_line_stays_where_it_is() -> None:
     assert "<<<" not in text
 
 
+def test_how_deep_an_expression_nests_does_not_matter() -> None:
+    source = f"__global__ void k(int* p) {{ *p = {' + '.join(['threadIdx.x'] * 3000)}; }}\n"
+
+    assert translate(source, filename="k.cu").text.count("thread_index()") == 3000
+
+
 def request(*sources: Source, **more: object) -> BuildRequest:
     return BuildRequest(name="m", sources=sources, with_cuda=True, **more)  # type: ignore[arg-type]
 
