@@ -32,7 +32,7 @@ def expectation(path: Path) -> dict[str, Any] | None:
 
 def groups() -> list[Path]:
     """Every folder with a reference and candidates."""
-    return sorted({path.parent for path in HERE.glob("*/**/reference.py") if path.parent.is_relative_to(HERE)})
+    return sorted({path.parent for folder in ("scenarios", "faults") for path in (HERE / folder).rglob("reference.py")})
 
 
 def candidates() -> Iterator[tuple[Path, dict[str, Any]]]:
