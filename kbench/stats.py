@@ -243,7 +243,7 @@ def compare(
     candidate = summarise(candidate_s, resolution_s=resolution_s)
     step = resolution_s / min(reference.median_s, candidate.median_s)
     delta = max(precision, _SELF_CHECK_FACTOR * abs(self_check.median()) if self_check else 0.0, step)
-    noise = noise_class(centre.interval(_NOISE_CONFIDENCE))
+    noise = noise_class(centre.seen(_NOISE_CONFIDENCE))
     interval = centre.interval(CONFIDENCE)
     shown = interval if math.isfinite(interval.low) else Interval(low=min(log_ratios), high=max(log_ratios))
     return PairedTiming(
@@ -455,6 +455,10 @@ class _Centre:
 
     def median(self) -> float:
         return self.medians[0] if len(self.medians) == 1 else math.fsum(self.medians) / len(self.medians)
+
+    def seen(self, confidence: float) -> Interval:
+        """The interval by what was measured alone: how calm the clock was."""
+        return self._parts[0].interval(confidence) if len(self._parts) == 1 else self.interval(confidence)
 
     def agreed(self, found: Comparison) -> Comparison:
         """Take a difference back that not every pair of processes saw."""

@@ -118,6 +118,13 @@ def test_processes_that_agree_give_their_verdict() -> None:
     assert 1.04 < concluded["speedup_low"] < 1.05 < concluded["speedup_high"] < 1.06
 
 
+def test_what_is_unknown_of_other_processes_is_no_noise_of_the_clock() -> None:
+    concluded = samples.conclude(measured(0.05, placement=0.03))
+
+    assert concluded["speedup_high"] - concluded["speedup_low"] > 0.1
+    assert concluded["flags"] == []
+
+
 def test_a_clear_difference_asks_for_no_further_processes() -> None:
     assert samples.is_settled(measured(1.0, placement=0.01))
 
