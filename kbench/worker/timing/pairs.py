@@ -620,17 +620,15 @@ class CaseTimer:
             self._measure_wall()
 
     def _hold_against_bursts(self, candidate: Side) -> None:
-        """Hold the candidate's times against bursts; where they cannot be queued, against what it says its callers wait.
+        """Hold the candidate's times against bursts; where they cannot be queued, say that nobody vouches for them.
 
         The shortest burst, of which neither the host nor the turns at the GPU can have taken anything away, accuses.
         """
-        queued = sum(candidate.bursts.queued) * 2 > len(candidate.bursts.queued)
-        if not queued and all(report.get("hidden") for report in candidate.reports):
-            # What was queued while the device slept in a slot can be queued at the gate.
-            self._flags.add("clock_unverified")
+        if sum(candidate.bursts.queued) * 2 <= len(candidate.bursts.queued):
+            # It waits for the device inside its call: so few calls of its host's cannot be told from the turns at the GPU.
+            self._flags.add(samples.CLOCK_UNVERIFIED)
+            return
         call_s = stats.median(candidate.seconds)
-        if not queued:
-            call_s = max(call_s, stats.median(candidate.wall_s))
         claimed_s = call_s * self._burst_calls
         excess_s = min(candidate.bursts.seconds) - stats.median(self._overhead_s) - claimed_s
         if excess_s > _BURST_SHARE * claimed_s + _BURST_EXCESS_S:

@@ -5,7 +5,7 @@ from torch import nn
 
 EXPECT = {
     "status": "fail",
-    "reason": ["values", "nan", "exploit:timed_output", "exploit:stream", "contract:stream"],
+    "reason": ["values", "nan", "determinism", "exploit:timed_output", "exploit:stream", "contract:stream"],
     "run": "time",
     "devices": ["cuda"],
 }
