@@ -172,7 +172,7 @@ KERNELS: Sequence[Kernel] = (
     Kernel(
         file="language",
         name="language_arithmetic",
-        arguments=lambda: (unwritten(20), unwritten(14, dtype=torch.int32)),
+        arguments=lambda: (unwritten(20), unwritten(14, dtype=torch.int32), torch.full((1,), 8, dtype=torch.int32)),
         outputs=(0, 1),
         expected=lambda *_: _arithmetic(),
         # As a device rounds the fast intrinsics.
@@ -593,6 +593,7 @@ PLANTED: Sequence[Planted] = (
     Planted(name="misaligned", arguments=lambda: (random(64), unwritten(8), 1), reason="cuda:misaligned"),
     Planted(name="uneven_loop", arguments=lambda: (random(96), unwritten(96), 96), reason="cuda:barrier"),
     Planted(name="asserted", arguments=lambda: (random(32), unwritten(32), 33), reason="cuda:assert"),
+    Planted(name="early_cluster", file="cooperative", arguments=lambda: (random(500), unwritten(1), 500), reason="cuda:barrier"),
     Planted(name="bounds", file="language", arguments=lambda: (unwritten(96),), reason="cuda:launch"),
     Planted(name="document_reused", file="documents", arguments=_mixture, reason="cuda:shared-race"),
     Planted(name="document_odd_block", file="documents", arguments=_mixture, reason="cuda:shuffle"),

@@ -420,6 +420,8 @@ inline void access_memory(const void* pointer, size_t size, uint32_t place) {
   if (address - fiber.shared_low < kSharedCapacity) return shared_access<kind>(fiber, fiber.block->arena, address, size, place);
   for (Block* peer : fiber.block->cluster) {
     if (address - reinterpret_cast<uintptr_t>(peer->arena.bytes) >= kSharedCapacity) continue;
+    if (!fiber.block->joined)
+      fail_access("cuda:barrier", place, writes_memory(kind), size, " of shared memory of a block that may not have begun: no barrier of the cluster came before");
     if (!peer->live) fail_access("cuda:shared-bounds", place, writes_memory(kind), size, " of shared memory of a block that has left its cluster");
     return shared_access<kind>(fiber, peer->arena, address, size, place);
   }

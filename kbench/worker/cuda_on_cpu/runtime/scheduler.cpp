@@ -99,7 +99,7 @@ void begin_block(Block& block, Launch& launch, uint32_t number) {
   block.index = {number % grid.x, number / grid.x % grid.y, number / grid.x / grid.y};
   block.threads = block.live = size.x * size.y * size.z;
   block.grid_generation = launch.grid_generation.load();
-  block.at_grid_barrier = block.at_cluster_barrier = false;
+  block.at_grid_barrier = block.at_cluster_barrier = block.joined = false;
   block.rank = 0;
   block.cluster.clear();
   block.suspicion.clear();
@@ -448,6 +448,7 @@ void release_cluster(Block& block) {
   for (Block* peer : block.cluster) {
     order_block(*peer);
     peer->at_cluster_barrier = false;
+    peer->joined = true;
   }
   for (Block* peer : block.cluster) {
     for (unsigned i = 0; i < peer->threads; i++) {

@@ -127,6 +127,7 @@ struct Block {
   uint32_t grid_generation = 0;
   bool at_grid_barrier = false;
   bool at_cluster_barrier = false;
+  bool joined = false;  // a barrier of its cluster is behind it: all its blocks have begun
   unsigned rank = 0;           // in its cluster
   std::vector<Block*> cluster;  // by rank, itself included; empty without clusters
   uint64_t random = 0;

@@ -137,18 +137,21 @@ API pipelined_copies(const float* x, float* y, int stages) {
   return finished([&] { piped<<<1, 32>>>(x, y, stages); });
 }
 
-// Blocks of a cluster add up through each other's shared memory.
+// Blocks of a cluster add up through each other's shared memory, once all have begun.
+template <bool kAllHaveBegun>
 __global__ void clustered(const float* x, float* y, int n) {
   cg::cluster_group cluster = cg::this_cluster();
   __shared__ float sums[4];
   float v = 0.0f;
+  if (kAllHaveBegun) cluster.sync();
   for (int i = cluster.thread_rank(); i < n; i += cluster.num_threads()) v += x[i];
   for (int bit = 16; bit > 0; bit /= 2) v += __shfl_xor_sync(kAll, v, bit);
-  if (threadIdx.x == 0) *cluster.map_shared_rank(&sums[cluster.block_rank()], 0) = v;
+  if (threadIdx.x == 0) *cluster.map_shared_rank(&sums[cluster.block_rank()], 0) = v;  // fault: early_cluster
   cluster.sync();
   if (cluster.thread_rank() == 0) *y = sums[0] + sums[1] + sums[2] + sums[3];
 }
-API cluster_sum(const float* x, float* y, int n) {
+template <bool kAllHaveBegun>
+int summed_by_cluster(const float* x, float* y, int n) {
   return finished([&] {
     cudaLaunchAttribute attribute;
     attribute.id = cudaLaunchAttributeClusterDimension;
@@ -159,6 +162,8 @@ API cluster_sum(const float* x, float* y, int n) {
     config.blockDim = dim3(32);
     config.attrs = &attribute;
     config.numAttrs = 1;
-    cudaLaunchKernelEx(&config, clustered, x, y, n);
+    cudaLaunchKernelEx(&config, clustered<kAllHaveBegun>, x, y, n);
   });
 }
+API cluster_sum(const float* x, float* y, int n) { return summed_by_cluster<true>(x, y, n); }
+API fault_early_cluster(const float* x, float* y, int n) { return summed_by_cluster<false>(x, y, n); }

@@ -117,7 +117,7 @@ API language_atomics(int* i, unsigned* u, unsigned long long* l, float* f, doubl
 }
 
 // --- arithmetic that C++ has not ---
-__global__ void arithmetic(float* f, int* n) {
+__global__ void arithmetic(float* f, int* n, const int* given) {
   int k = 0;
   auto put = [&](float value) { f[k++] = value; };
   put(__fdividef(1.0f, 4.0f));
@@ -158,11 +158,11 @@ __global__ void arithmetic(float* f, int* n) {
   note(__dp4a(0x01020304, 0x01010101, 5));
   note(__mul24(3, 5));
   note(min(3, 4) + max(3u, 4u));
-  note(__ldg(n));
+  note(__ldg(given));
   printf("%d of %s\n", j, "language");
 }
-API language_arithmetic(float* f, int* n) {
-  return finished([&] { arithmetic<<<1, 1>>>(f, n); });
+API language_arithmetic(float* f, int* n, const int* given) {
+  return finished([&] { arithmetic<<<1, 1>>>(f, n, given); });
 }
 
 // More threads than the bounds allow.
