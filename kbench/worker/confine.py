@@ -187,7 +187,8 @@ def _restrict_files(grants: Iterable[tuple[Path, landlock.Access]], newest_abi: 
 def _grants(policy: Policy) -> Iterator[tuple[Path, landlock.Access]]:
     hidden = frozenset(path.resolve() for path in policy.hidden)
     above = frozenset(parent for path in hidden for parent in (path, *path.parents))
-    for folder in _installed():
+    libraries = [path.resolve() for path in policy.libraries if _is_library(path)]
+    for folder in (*_installed(), *(path for path in libraries if hidden.isdisjoint((path, *path.parents)))):
         for path in _around(folder, hidden, above):
             yield path, landlock.READ
     for path in policy.readable:

@@ -3,7 +3,8 @@
 import torch
 from torch import nn
 
-EXPECT = {"status": "fail", "reason": ["draws"], "detail": "one call's draws return"}
+# Whether its draws return or miss the seed depends on how many calls were made.
+EXPECT = {"status": "fail", "reason": ["draws"], "detail": ""}
 
 
 class ModelNew(nn.Module):
