@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -52,7 +53,7 @@ def main() -> int:
         (candidate,) = arguments.candidates
         print(json.dumps({"seconds": seconds_to_import(candidate), "cpu_s": cpu_s()}))
         return 0
-    files = arguments.candidates or [path for path in sorted(ROOT.glob("candidates/*/*.py")) if "load_inline(" in path.read_text()]
+    files = arguments.candidates or buildable()
     print(f"{platform.node()}, {len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f}; {versions()}", flush=True)
     start_cpu_s = asyncio.run(cpu_of_a_start())
     print_row(COLUMNS)
@@ -63,36 +64,74 @@ def main() -> int:
             for process in plain.values():
                 process.start()
         for path in files:
-            broken += row(path.resolve(), plain[path], Path(folder) / "cache" / path.parent.name / path.stem, start_cpu_s)
+            found = measure(path.resolve(), plain[path], Path(folder) / "cache" / path.parent.name / path.stem, start_cpu_s)
+            print_row((found,) if isinstance(found, str) else found.cells())
+            broken += [found] if isinstance(found, str) else found.broken()
     for line in broken:
         print(f"over the demand: {line}")
     return 1 if broken else 0
 
 
-def row(path: Path, plain: Plain, cache: Path, start_cpu_s: float) -> list[str]:
-    """Measure one candidate, print its row, and say which demands it does not meet."""
+@dataclass(frozen=True)
+class Measured:
+    """One candidate's builds; times in seconds, `asked_s` from an unchanged build's request to its answer."""
+
+    label: str
+    headers: str
+    plain_s: float
+    plain_cpu_s: float
+    cold_s: float
+    cold_cpu_s: float
+    unchanged_s: float
+    asked_s: float
+
+    @property
+    def ratio(self) -> float:
+        """The cold build's share of torch's own time."""
+        return self.cold_s / self.plain_s
+
+    def cells(self) -> tuple[str, ...]:
+        """Its row of the table, as in COLUMNS."""
+        times = (f"{self.plain_s:.1f}", f"{self.cold_s:.1f}", f"{self.ratio:.2f}")
+        cpu = (f"{self.plain_cpu_s:.1f}", f"{self.cold_cpu_s:.1f}", f"{self.cold_cpu_s / self.plain_cpu_s:.2f}")
+        return (self.label, *times, *cpu, f"{self.unchanged_s:.3f}", f"{self.asked_s:.3f}", self.headers)
+
+    def broken(self) -> list[str]:
+        """The demands that it does not meet."""
+        found = []
+        if self.label.endswith("/document") and self.ratio > COLD_RATIO:
+            found.append(f"{self.label}: cold build at {self.ratio:.2f} of plain, at most {COLD_RATIO}")
+        if self.asked_s > UNCHANGED_S:
+            found.append(f"{self.label}: unchanged build answered in {self.asked_s:.3f} s, at most {UNCHANGED_S}")
+        return found
+
+
+def buildable() -> list[Path]:
+    """The project's candidates that build something."""
+    return [path for path in sorted(ROOT.glob("candidates/*/*.py")) if "load_inline(" in path.read_text()]
+
+
+def measure(path: Path, plain: Plain, cache: Path, start_cpu_s: float) -> Measured | str:
+    """Build one candidate in torch's way and twice in kbench's; or what went wrong."""
     label = f"{path.parent.name}/{path.stem}"
     before_s = cpu_s()
     cold, again = asyncio.run(build_twice(path, cache))
     cold_cpu_s = cpu_s() - before_s - start_cpu_s
     if not (cold.get("ok") and again.get("ok")):
-        print_row((label, f"kbench: {(again if cold.get('ok') else cold).get('message', 'it ended')}"))
-        return [f"{label}: not built"]
-    asked_s = sum(build.wait_s for build in again["records"])
-    headers = "+".join(build.headers for build in cold["records"])
+        return f"{label}: not built by kbench: {(again if cold.get('ok') else cold).get('message', 'it ended')}"
     told = plain.result()
     if isinstance(told, str):
-        print_row((label, f"plain: {told}", f"cold {cold['build_s']:.1f}", f"{cold_cpu_s:.1f} CPU", f"{again['build_s']:.3f}", f"{asked_s:.3f}", headers))
-        return [f"{label}: no plain build to compare with"]
-    ratio, cpu_ratio = cold["build_s"] / told["seconds"], cold_cpu_s / told["cpu_s"]
-    seconds = (f"{told['seconds']:.1f}", f"{cold['build_s']:.1f}", f"{ratio:.2f}", f"{told['cpu_s']:.1f}", f"{cold_cpu_s:.1f}", f"{cpu_ratio:.2f}")
-    print_row((label, *seconds, f"{again['build_s']:.3f}", f"{asked_s:.3f}", headers))
-    broken = []
-    if path.stem == "document" and ratio > COLD_RATIO:
-        broken.append(f"{label}: cold build at {ratio:.2f} of plain, at most {COLD_RATIO}")
-    if asked_s > UNCHANGED_S:
-        broken.append(f"{label}: unchanged build answered in {asked_s:.3f} s, at most {UNCHANGED_S}")
-    return broken
+        return f"{label}: no plain build to compare with: {told}"
+    return Measured(
+        label=label,
+        headers="+".join(build.headers for build in cold["records"]),
+        plain_s=told["seconds"],
+        plain_cpu_s=told["cpu_s"],
+        cold_s=cold["build_s"],
+        cold_cpu_s=cold_cpu_s,
+        unchanged_s=again["build_s"],
+        asked_s=sum(build.wait_s for build in again["records"]),
+    )
 
 
 class Plain:

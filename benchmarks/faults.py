@@ -9,7 +9,6 @@ and beyond the deadline, where there is one. An honest candidate follows each; o
 from __future__ import annotations
 
 import argparse
-import asyncio
 import importlib.util
 import os
 import platform
@@ -25,7 +24,8 @@ os.environ["KBENCH_LEASE_DIR"] = tempfile.mkdtemp(prefix="leases-")
 
 from kbench import discovery  # noqa: E402
 from kbench.config import Config  # noqa: E402
-from kbench.engines.local import Events, Job, LocalEngine, Options, Result, builds  # noqa: E402
+from kbench.engines.local import Job, Options, builds  # noqa: E402
+from kbench.engines.once import judge  # noqa: E402
 
 # By its path: another package may be called `tests`, too.
 _spec = importlib.util.spec_from_file_location("test_judged", ROOT / "tests/test_judged.py")
@@ -37,14 +37,6 @@ _spec.loader.exec_module(judged)
 FAULTS = ROOT / "tests/faults"
 TIMEOUT_S = 4.0
 PATIENT_S = 120.0
-
-
-class Collect(Events):
-    def __init__(self) -> None:
-        self.results: list[Result] = []
-
-    def result(self, result: Result) -> None:
-        self.results.append(result)
 
 
 def jobs(names: list[str], *, cuda: bool) -> list[Job]:
@@ -64,26 +56,15 @@ def job(path: Path, *, timeout_s: float, cuda: bool) -> Job:
     return Job(task=found.tasks[0], candidate=found.candidates[0], device="cuda:0" if cuda else "cpu", settings=settings, cases=found.tasks[0].cases)
 
 
-async def judge(chosen: list[Job], *, memory_bytes: int) -> list[Result]:
-    collected = Collect()
-    with tempfile.TemporaryDirectory() as cache:
-        engine = LocalEngine(Options(jobs=1, seed=7, cache=Path(cache), memory_bytes=memory_bytes), collected)
-        try:
-            await engine.start()
-            await engine.run([judged.built_only(job) for job in chosen if builds(job)])
-            collected.results.clear()
-            await engine.run(chosen)
-        finally:
-            await engine.close()
-    return collected.results
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cuda", action="store_true")
     parser.add_argument("names", nargs="*")
     asked = parser.parse_args()
-    results = asyncio.run(judge(jobs(asked.names, cuda=asked.cuda), memory_bytes=(8 if asked.cuda else 1) * 2**30))
+    chosen = jobs(asked.names, cuda=asked.cuda)
+    with tempfile.TemporaryDirectory() as cache:
+        options = Options(jobs=1, seed=7, cache=Path(cache), memory_bytes=(8 if asked.cuda else 1) * 2**30)
+        results = judge(chosen, options, before=[judged.built_only(job) for job in chosen if builds(job)])
     honest = [result.verdict.seconds for result in results if result.job.candidate.name == "honest_plain"]
     usual_s = statistics.median(honest)
     wrong = 0

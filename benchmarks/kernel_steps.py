@@ -80,7 +80,7 @@ STEPS = (
         "tiles_only",
         "default",
         "the path of large batches",
-        (("device.fits(tile_bytes) && batch >= 16 * kTile", "device.fits(tile_bytes)"),),
+        (("device.fits(tile_bytes) && batch >= 32 * kTile", "device.fits(tile_bytes)"),),
     ),
     Step(
         "cvae",
@@ -88,7 +88,7 @@ STEPS = (
         "clusters_only",
         "large",
         "the path of small batches",
-        (("device.fits(tile_bytes) && batch >= 16 * kTile", "false"),),
+        (("device.fits(tile_bytes) && batch >= 32 * kTile", "false"),),
     ),
     Step(
         "cvae",

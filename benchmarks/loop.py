@@ -3,13 +3,14 @@
     python benchmarks/loop.py [--only NAME ...] [--cpu N] [--mixed N] [--cuda N] [--rows N]
 
 Prints a row as soon as it is known and exits with 1 where a figure falls short. Every kbench is a process of its own in
-a tree made for it; builds are in `builds.py`, beside torch's own load_inline. KernelBench's evaluation of the same CUDA
+a tree made for it; builds are in `build.py`, beside torch's own load_inline. KernelBench's evaluation of the same CUDA
 candidate stands beside kbench's where it is installed, or where KERNELBENCH names its checkout.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import csv
 import json
 import os
@@ -339,16 +340,20 @@ def report(arguments: argparse.Namespace) -> Iterator[Row]:
         tree.close()
 
 
-def builds(arguments: argparse.Namespace) -> Iterator[Row]:
-    """Builds of the project's candidates beside torch's own, see builds.py."""
-    import builds as beside
+def builds(_arguments: argparse.Namespace) -> Iterator[Row]:
+    """Builds of the project's candidates beside torch's own, see build.py."""
+    import build
 
-    for candidate in beside.candidates():
-        row = beside.row(candidate)
-        print("  ".join(row), flush=True)
-        if row[3:]:
-            yield Row(name=f"cold build of {row[0]}, share of load_inline's time", figure=float(row[3]), unit="", most=0.35)
-            yield Row(name=f"unchanged build of {row[0]}", figure=float(row[5]), most=0.05)
+    start_cpu_s = asyncio.run(build.cpu_of_a_start())
+    with tempfile.TemporaryDirectory() as folder:
+        for index, path in enumerate(build.buildable()):
+            plain = build.Plain(path, Path(folder) / f"plain{index}")
+            found = build.measure(path, plain, Path(folder) / f"cache{index}", start_cpu_s)
+            if isinstance(found, str):
+                print(found, flush=True)
+                continue
+            yield Row(name=f"cold build of {found.label}, share of load_inline's time", figure=found.ratio, unit="", most=build.COLD_RATIO)
+            yield Row(name=f"unchanged build of {found.label}, to the answer", figure=found.asked_s, most=build.UNCHANGED_S)
 
 
 def expect(ended: Ended, code: int) -> Ended:

@@ -11,7 +11,6 @@ are compared. Exits 1 where full takes more than twice as long as bare.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import platform
 import secrets
@@ -26,30 +25,14 @@ os.environ["KBENCH_WARM_S"] = "0"
 
 from kbench import discovery  # noqa: E402
 from kbench.config import TaskSettings  # noqa: E402
-from kbench.engines.local import Events, Job, LocalEngine, Options, Result  # noqa: E402
+from kbench.engines.local import Job, Options  # noqa: E402
+from kbench.engines.once import judge  # noqa: E402
 from kbench.records import Status, Verdict  # noqa: E402
 
 ROUNDS = 3
 MOST = 2.0
 # Checks that a plain comparison has not.
 BEYOND = ("determinism", "variants", "precision")
-
-
-class _Collect(Events):
-    def __init__(self) -> None:
-        self.verdicts: dict[str, list[Verdict]] = {}
-
-    def result(self, result: Result) -> None:
-        self.verdicts.setdefault(result.job.candidate.label.rpartition("#")[0], []).append(result.verdict)
-
-
-async def _verify(jobs: list[Job], seen: _Collect, cache: Path) -> None:
-    engine = LocalEngine(Options(jobs=1, seed=secrets.randbits(60), cache=cache), seen)
-    try:
-        await engine.start()
-        await engine.run(jobs)
-    finally:
-        await engine.close()
 
 
 def main() -> int:
@@ -76,14 +59,15 @@ def main() -> int:
         for candidate in wanted
         for number in range(ROUNDS)
     ]
-    seen = _Collect()
+    seen: dict[str, Verdict] = {}
     with tempfile.TemporaryDirectory() as cache:
-        asyncio.run(_verify(jobs, seen, Path(cache)))
+        for result in judge(jobs, Options(jobs=1, seed=secrets.randbits(60), cache=Path(cache))):
+            # The last round stays: its candidate was built before.
+            seen[result.job.candidate.label.rpartition("#")[0]] = result.verdict
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; seconds of the first case")
     print(f"{'candidate':32} {'full':>8} {'bare':>8} {'ratio':>6}  {'repetitions':>11} {'variants':>9} {'float64':>8}")
     worst = 0.0
-    for label, verdicts in seen.verdicts.items():
-        last = verdicts[-1]
+    for label, last in seen.items():
         if last.status is not Status.PASS:
             print(f"{label:32} {last.status}: {last.reason} {last.detail[:80]}")
             continue

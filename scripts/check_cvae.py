@@ -25,7 +25,7 @@ SEEDS = 20
 REPLAYS = 3
 FORWARDS = 400
 TOLERANCE = 1e-4
-# Batch, input, label, hidden, latent. From 2 048 samples on `fused` takes its other path.
+# Batch, input, label, hidden, latent. From 4 096 samples on `fused` takes its other path.
 SHAPES = [
     (128, 256, 10, 128, 32),
     (1, 256, 10, 128, 32),

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kbench import discovery
 from kbench.config import Config
-from kbench.engines.local import Events, Job, LocalEngine, Options, Result
+from kbench.engines.local import Job, Options
+from kbench.engines.once import judge
 from kbench.records import Status, Verdict
 
 REFERENCE = """
@@ -51,14 +50,6 @@ class ModelNew(torch.nn.Module):
 """
 
 
-class _Collect(Events):
-    def __init__(self) -> None:
-        self.verdicts: dict[str, Verdict] = {}
-
-    def result(self, result: Result) -> None:
-        self.verdicts[result.job.candidate.name] = result.verdict
-
-
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     (tmp_path / "reference.py").write_text(REFERENCE)
@@ -67,7 +58,6 @@ def tree(tmp_path: Path) -> Path:
 
 def judged(tree: Path, **candidates: dict[str, str]) -> dict[str, Verdict]:
     """Judge candidates made of CANDIDATE and what is given to fill it, in one run; the cache stays from run to run."""
-    collected = _Collect()
     jobs = []
     for name, given in candidates.items():
         path = tree / f"{name}.py"
@@ -76,17 +66,8 @@ def judged(tree: Path, **candidates: dict[str, str]) -> dict[str, Verdict]:
         settings = Config(verify={"timeout_s": 60.0, "trials": 2}).settings_for("scenario", {})
         jobs.append(Job(task=found.tasks[0], candidate=found.candidates[0], device="cpu", settings=settings, cases=found.tasks[0].cases))
 
-    async def run() -> None:
-        options: dict[str, Any] = {"jobs": 1, "seed": 7, "cache": tree / "cache", "hidden": (tree,)}
-        engine = LocalEngine(Options(**options), collected)
-        try:
-            await engine.start()
-            await engine.run(jobs)
-        finally:
-            await engine.close()
-
-    asyncio.run(run())
-    return collected.verdicts
+    results = judge(jobs, Options(jobs=1, seed=7, cache=tree / "cache", hidden=(tree,)))
+    return {result.job.candidate.name: result.verdict for result in results}
 
 
 def entries(tree: Path) -> set[str]:

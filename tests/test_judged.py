@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,8 @@ import pytest
 
 from kbench import discovery
 from kbench.config import Config
-from kbench.engines.local import Events, Job, LocalEngine, Options, Result, builds
+from kbench.engines.local import Job, Options, builds
+from kbench.engines.once import judge
 from kbench.records import Candidate, Status, Task, Verdict
 
 HERE = Path(__file__).parent
@@ -51,17 +51,8 @@ def is_cuda(name: str) -> bool:
     return Path(name).name.startswith("cuda_")
 
 
-class _Collect(Events):
-    def __init__(self) -> None:
-        self.verdicts: dict[str, Verdict] = {}
-
-    def result(self, result: Result) -> None:
-        self.verdicts[str(result.job.candidate.source)] = result.verdict
-
-
 def judge_all(chosen: dict[str, tuple[Path, dict[str, Any]]], cache: Path) -> dict[str, Verdict]:
     """Judge the chosen candidates in one run of the engine."""
-    collected = _Collect()
     jobs = []
     for name, (path, expected) in chosen.items():
         found = discovery.discover_pair(path.parent / "reference.py", path)
@@ -72,18 +63,10 @@ def judge_all(chosen: dict[str, tuple[Path, dict[str, Any]]], cache: Path) -> di
         settings = Config(verify={"timeout_s": timeout_s}).settings_for("scenario", expected.get("settings", {}))
         jobs.append(Job(task=task, candidate=candidate, device=device, settings=settings, cases=task.cases))
 
-    async def run() -> None:
-        engine = LocalEngine(Options(jobs=2, seed=7, cache=cache, memory_bytes=3 * 2**30), collected)
-        try:
-            await engine.start()
-            # A short time is for what a candidate does, not for its compiler.
-            await engine.run([built_only(job) for job in jobs if builds(job) and job.settings.timeout_s == SHORT_TIMEOUT_S])
-            await engine.run(jobs)
-        finally:
-            await engine.close()
-
-    asyncio.run(run())
-    return collected.verdicts
+    # A short time is for what a candidate does, not for its compiler.
+    slow = [built_only(job) for job in jobs if builds(job) and job.settings.timeout_s == SHORT_TIMEOUT_S]
+    results = judge(jobs, Options(jobs=2, seed=7, cache=cache, memory_bytes=3 * 2**30), before=slow)
+    return {str(result.job.candidate.source): result.verdict for result in results}
 
 
 def built_only(job: Job) -> Job:

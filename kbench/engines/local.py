@@ -589,7 +589,7 @@ class _Lane:
 
     async def _time_afresh(self, judge: JudgeProcess, case: str, job: Job, repeat: int | None) -> tuple[Message, _Failure | None]:
         """Time in processes with memory of their own: where that lies moves a short kernel by percents."""
-        process = CandidateProcess(self._engine, job.candidate, device=job.device, threads=self._threads(job), hide_gpu=not is_gpu(job.device))
+        process = self._process(job)
         try:
             answer, late = await judge.time(case, job, process, repeat=repeat, afresh=True)
             return answer or {}, await _timing_failure(answer, late=late, judge=judge, process=process)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 from pathlib import Path
 
 import pytest
 
 from kbench import discovery
 from kbench.config import CONTRACTS, Config
-from kbench.engines.local import Events, Job, LocalEngine, Options, Result
+from kbench.engines.local import Job, Options
+from kbench.engines.once import judge
 from kbench.records import Status, Task, Verdict
 
 HERE = Path(__file__).parent / "candidates"
@@ -28,16 +28,7 @@ def literal(path: Path, name: str) -> tuple[str, ...]:
     raise AssertionError(f"{path} has no {name}")
 
 
-class _Collect(Events):
-    def __init__(self) -> None:
-        self.verdicts: dict[str, Verdict] = {}
-
-    def result(self, result: Result) -> None:
-        self.verdicts[result.job.candidate.name] = result.verdict
-
-
-def judge(names: list[str], cache: Path, device: str = "cpu", asked: tuple[str, ...] = (), **how: bool) -> dict[str, Verdict]:
-    collected = _Collect()
+def judged(names: list[str], cache: Path, device: str = "cpu", asked: tuple[str, ...] = (), **how: bool) -> dict[str, Verdict]:
     jobs = []
     for name in names:
         found = discovery.discover_pair(HERE / "reference.py", CANDIDATES[name])
@@ -45,16 +36,8 @@ def judge(names: list[str], cache: Path, device: str = "cpu", asked: tuple[str, 
         settings = Config(verify={"contract": asked, "trials": 2, "domain": "as_given"}).settings_for("any", {})
         jobs.append(Job(task=task, candidate=found.candidates[0], device=device, settings=settings, cases=task.cases))
 
-    async def run() -> None:
-        engine = LocalEngine(Options(jobs=2, seed=3, cache=cache, memory_bytes=3 * 2**30, **how), collected)
-        try:
-            await engine.start()
-            await engine.run(jobs)
-        finally:
-            await engine.close()
-
-    asyncio.run(run())
-    return collected.verdicts
+    results = judge(jobs, Options(jobs=2, seed=3, cache=cache, memory_bytes=3 * 2**30, **how))
+    return {result.job.candidate.name: result.verdict for result in results}
 
 
 def statuses(verdict: Verdict) -> dict[str, Status]:
@@ -63,7 +46,7 @@ def statuses(verdict: Verdict) -> dict[str, Status]:
 
 @pytest.fixture(scope="module")
 def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verdict]:
-    return judge(ON_CPU, tmp_path_factory.mktemp("cache"), contract=True)
+    return judged(ON_CPU, tmp_path_factory.mktemp("cache"), contract=True)
 
 
 @pytest.mark.parametrize("name", ON_CPU)
@@ -83,14 +66,14 @@ def test_what_ended_the_process_is_named_and_the_rest_is_asked_of_another(verdic
 
 
 def test_strict_fails_what_is_broken(tmp_path: Path) -> None:
-    found = judge(["honest", "first_shape"], tmp_path, strict=True)
+    found = judged(["honest", "first_shape"], tmp_path, strict=True)
     assert found["honest"].status is Status.PASS
     assert (found["first_shape"].status, found["first_shape"].reason) == (Status.FAIL, "contract:shapes")
     assert "after a call with other shapes, on those of case odd: values: output[1]" in found["first_shape"].detail
 
 
 def test_a_task_asks_for_what_it_needs_and_for_no_more(tmp_path: Path) -> None:
-    found = judge(["one_thread", "other_bits"], tmp_path, asked=("thread",))
+    found = judged(["one_thread", "other_bits"], tmp_path, asked=("thread",))
     assert found["one_thread"].reason == "contract:thread"
     assert found["other_bits"].status is Status.PASS
     assert set(statuses(found["other_bits"])) == {"thread"}
@@ -99,7 +82,7 @@ def test_a_task_asks_for_what_it_needs_and_for_no_more(tmp_path: Path) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ON_CUDA)
 def test_a_broken_contract_is_reported_on_a_gpu(name: str, tmp_path: Path) -> None:
-    (verdict,) = judge([name], tmp_path, device="cuda:0", contract=True).values()
+    (verdict,) = judged([name], tmp_path, device="cuda:0", contract=True).values()
     found = statuses(verdict)
     told = f"{verdict.status} {verdict.reason} {verdict.detail} {verdict.warnings}"
     assert {contract for contract, status in found.items() if status is Status.FAIL} == set(literal(CANDIDATES[name], "BROKEN")), told

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 import re
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,8 @@ import pytest
 
 from kbench import discovery
 from kbench.config import Config
-from kbench.engines.local import Events, Job, LocalEngine, Options, Result
+from kbench.engines.local import Job, Options
+from kbench.engines.once import judge
 from kbench.records import Status, Task, Verdict
 
 HERE = Path(__file__).parent
@@ -26,16 +26,7 @@ def expectation(path: Path) -> dict[str, Any]:
     raise AssertionError(f"{path} expects nothing")
 
 
-class _Collect(Events):
-    def __init__(self) -> None:
-        self.verdicts: dict[Path, Verdict] = {}
-
-    def result(self, result: Result) -> None:
-        self.verdicts[result.job.candidate.source] = result.verdict
-
-
-def judge(paths: list[Path], cache: Path, draws: str) -> dict[Path, Verdict]:
-    collected = _Collect()
+def judged(paths: list[Path], cache: Path, draws: str) -> dict[Path, Verdict]:
     jobs = []
     for path in paths:
         found = discovery.discover_pair(path.parent / "reference.py", path)
@@ -43,21 +34,13 @@ def judge(paths: list[Path], cache: Path, draws: str) -> dict[Path, Verdict]:
         settings = Config(verify={"draws": draws, "trials": 2}).settings_for("any", {})
         jobs.append(Job(task=task, candidate=found.candidates[0], device="cpu", settings=settings, cases=task.cases))
 
-    async def run() -> None:
-        engine = LocalEngine(Options(jobs=2, seed=11, cache=cache, memory_bytes=3 * 2**30), collected)
-        try:
-            await engine.start()
-            await engine.run(jobs)
-        finally:
-            await engine.close()
-
-    asyncio.run(run())
-    return collected.verdicts
+    results = judge(jobs, Options(jobs=2, seed=11, cache=cache, memory_bytes=3 * 2**30))
+    return {result.job.candidate.source: result.verdict for result in results}
 
 
 @pytest.fixture(scope="module")
 def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Verdict]:
-    return judge(list(CANDIDATES.values()), tmp_path_factory.mktemp("cache"), "distribution")
+    return judged(list(CANDIDATES.values()), tmp_path_factory.mktemp("cache"), "distribution")
 
 
 @pytest.mark.parametrize("name", CANDIDATES)
@@ -79,5 +62,5 @@ def test_what_was_asked_is_in_the_record(verdicts: dict[Path, Verdict]) -> None:
 
 def test_default_is_the_same_draws(tmp_path: Path) -> None:
     path = CANDIDATES["noise/own_generator"]
-    (verdict,) = judge([path], tmp_path, "same").values()
+    (verdict,) = judged([path], tmp_path, "same").values()
     assert (verdict.status, verdict.reason) == (Status.FAIL, "values")

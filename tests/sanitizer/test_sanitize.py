@@ -15,7 +15,8 @@ import torch
 from kbench import discovery
 from kbench.config import Config
 from kbench.engines import sanitize
-from kbench.engines.local import Events, Job, LocalEngine, Options, Result, with_tools
+from kbench.engines.local import Job, Options, with_tools
+from kbench.engines.once import judge
 from kbench.records import Case, CheckResult, Status, Task, Verdict
 from kbench.sandbox import Scratch, Zygote
 from kbench.worker import handover
@@ -139,32 +140,14 @@ def test_where_the_tool_is_absent_the_skip_says_what_to_do() -> None:
     assert [check.status for check in skipped.checks] == [Status.SKIP] * 4
 
 
-class _Collect(Events):
-    def __init__(self) -> None:
-        self.verdicts: dict[str, Verdict] = {}
-
-    def result(self, result: Result) -> None:
-        self.verdicts[result.job.candidate.name] = result.verdict
-
-
 def sanitized(reference: Path, candidate: Path, cache: Path, **case: Any) -> Verdict:
     """The verdict on one candidate with `--sanitize`, on the first GPU."""
     found = discovery.discover_pair(reference, candidate)
     task = Task(name=reference.stem, reference=found.tasks[0].reference, cases=(Case(**case),))
     settings = Config().settings_for("any", {})
-    collected = _Collect()
-
-    async def go() -> None:
-        engine = LocalEngine(Options(jobs=1, seed=5, cache=cache, sanitize=True), collected)
-        try:
-            await engine.start()
-            await engine.run([Job(task=task, candidate=found.candidates[0], device="cuda:0", settings=settings, cases=task.cases)])
-        finally:
-            await engine.close()
-
-    asyncio.run(go())
-    (verdict,) = collected.verdicts.values()
-    return verdict
+    job = Job(task=task, candidate=found.candidates[0], device="cuda:0", settings=settings, cases=task.cases)
+    (result,) = judge([job], Options(jobs=1, seed=5, cache=cache, sanitize=True))
+    return result.verdict
 
 
 @pytest.mark.gpu
