@@ -191,6 +191,10 @@ class _Session(Events):
         """See `Events`."""
         self._reporter.stage(label, stage)
 
+    def note(self, text: str) -> None:
+        """See `Events`."""
+        self._reporter.note(text)
+
     def result(self, result: Result) -> None:
         """Store first, tell then."""
         job, verdict = result.job, result.verdict

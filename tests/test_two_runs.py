@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +12,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from kbench.engines.gate import Lease
 from kbench.store import Store
 
 ROOT = Path(__file__).parents[1]
@@ -89,6 +92,22 @@ def test_two_runs_never_time_at_the_same_time(tmp_path: Path) -> None:
         ((start_ns, end_ns),) = spans(found[mine])
         assert begun_ns < start_ns
         assert not [at_ns for at_ns in times[theirs] if start_ns <= at_ns <= end_ns], f"{theirs} was at work while {mine} was timed"
+
+
+def test_a_run_says_for_whom_it_waits(tmp_path: Path) -> None:
+    """Here for one that waits to time, and has the turn."""
+    make(tmp_path, 1)
+    Lease("cpu", tmp_path / "leases")
+    with (tmp_path / "leases/cpu.turn").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        run = begin(tmp_path, "c0", "verify", "--json")
+        assert run.stderr is not None
+        said = next(line for line in run.stderr if line.startswith("waiting"))
+    told, _ = run.communicate(timeout=DEADLINE_S)
+
+    assert said.startswith(f"waiting for another kbench (process {os.getpid()}: ")
+    assert said.endswith(" to finish timing on this CPU\n")
+    assert [json.loads(line)["status"] for line in told.splitlines()] == ["pass"]
 
 
 def test_two_runs_into_one_file_mix_nothing_up_even_if_one_is_killed(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 from kbench.config import lease_folder
@@ -14,6 +14,10 @@ from kbench.errors import MachineError
 
 # How often a lease held by another kbench is asked for again.
 _LEASE_POLL_S = 0.02
+# Who waits longer is told for whom.
+_TELL_AFTER_S = 1.0
+# What is told of a process's command line.
+_COMMAND_CHARACTERS = 80
 
 
 class Gate:
@@ -69,14 +73,17 @@ class Lease:
 
     `device` is a GPU's UUID, or `cpu`. Two files: who wants the device alone holds the `turn`, which
     everybody passes through, so that a stream of those who share it cannot keep him waiting for ever.
+    Who has to wait is told for whom by `tell`, the same only once.
 
     Raises:
         MachineError: the lock files cannot be opened.
     """
 
-    def __init__(self, device: str, folder: Path | None = None) -> None:
+    def __init__(self, device: str, folder: Path | None = None, *, tell: Callable[[str], None] = lambda _: None) -> None:
         self._device = device
         self._folder = folder or lease_folder()
+        self._tell = tell
+        self._told = ""
         with self._lock_file("device"), self._lock_file("turn"):
             pass
 
@@ -86,12 +93,26 @@ class Lease:
 
         Each holder has descriptors of its own: of several that share one lock, the first to let go would free it for all.
         """
-        kind = fcntl.LOCK_EX if alone else fcntl.LOCK_SH
         with self._lock_file("device") as device:
             with self._lock_file("turn") as turn:
-                await _lock(turn, kind)
-                await _lock(device, kind)
+                telling = asyncio.get_running_loop().call_later(_TELL_AFTER_S, self._tell_wait, device, turn, alone)
+                try:
+                    for descriptor in (turn, device):
+                        await _lock(descriptor, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+                finally:
+                    telling.cancel()
             yield
+
+    def _tell_wait(self, device: int, turn: int, alone: bool) -> None:
+        """Tell who works on the device, or who is to time on it next."""
+        holders = _holders(device, alone=alone) or _holders(turn, alone=alone)
+        # Nobody is seen where his processes are hidden from this one.
+        named = f" ({'; '.join(map(_process, holders))})" if holders else ""
+        work = "its work" if not holders else "timing" if "WRITE" in holders.values() else "verifying"
+        text = f"waiting for another kbench{named} to finish {work} on {'this CPU' if self._device == 'cpu' else self._device}"
+        if text != self._told:
+            self._told = text
+            self._tell(text)
 
     @contextlib.contextmanager
     def _lock_file(self, name: str) -> Iterator[int]:
@@ -130,3 +151,33 @@ async def _lock(descriptor: int, kind: int) -> None:
             await asyncio.sleep(_LEASE_POLL_S)
         else:
             return
+
+
+def _holders(descriptor: int, *, alone: bool) -> dict[int, str]:
+    """The other processes whose lock on a file keeps this one from having it, each with the lock's kind, `READ` or `WRITE`."""
+    try:
+        file = _name_in_locks(descriptor)
+        lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    except OSError:
+        return {}
+    # As in `1: FLOCK  ADVISORY  WRITE 5756 fe:00:2146484 0 EOF`; who waits has an arrow before FLOCK.
+    kinds = {int(line[4]): line[3] for line in lines if line[1] == "FLOCK" and line[5] == file}
+    return {pid: kind for pid, kind in kinds.items() if pid != os.getpid() and (alone or kind == "WRITE")}
+
+
+def _name_in_locks(descriptor: int) -> str:
+    """What /proc/locks calls a file: the device of its mount, which `stat` does not give on every file system, and its inode."""
+    status = Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()
+    fields = {name: value.strip() for name, _, value in (line.partition(":") for line in status)}
+    mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    major, minor = next((mount[2].split(":") for mount in mounts if mount[0] == fields["mnt_id"]), ("0", "0"))
+    return f"{int(major):02x}:{int(minor):02x}:{fields.get('ino', os.fstat(descriptor).st_ino)}"
+
+
+def _process(pid: int) -> str:
+    """A process and, where it may be read, its command line."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").replace("\0", " ").strip()
+    except OSError:
+        command = ""
+    return f"process {pid}: {command[:_COMMAND_CHARACTERS]}" if command else f"process {pid}"

@@ -147,6 +147,9 @@ class Events:
     def result(self, result: Result) -> None:
         """A job is done."""
 
+    def note(self, text: str) -> None:
+        """Something is worth knowing."""
+
 
 class LocalEngine:
     """Runs jobs on this machine's CPU and GPUs."""
@@ -288,7 +291,7 @@ class LocalEngine:
     def _lease(self, device: str) -> Lease:
         name = self.gpu_facts(device).get("uuid", "cpu")
         if name not in self._leases:
-            self._leases[name] = Lease(name)
+            self._leases[name] = Lease(name, tell=self._events.note)
         return self._leases[name]
 
     def built_for(self, candidate: Candidate) -> frozenset[Path]:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from kbench.engines import gate
 from kbench.engines.gate import Gate, Lease
 from kbench.errors import MachineError
 
@@ -113,6 +114,50 @@ def test_who_waits_to_time_goes_before_who_comes_later_to_verify(tmp_path: Path)
         return order
 
     assert asyncio.run(scene()) == ["time", "verify"]
+
+
+@pytest.mark.parametrize(("held", "alone", "work"), [("alone", False, "timing"), ("alone", True, "timing"), ("shared", True, "verifying")])
+def test_who_waits_is_told_once_for_whom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: str, alone: bool, work: str) -> None:
+    monkeypatch.setattr(gate, "_TELL_AFTER_S", 0.0)
+
+    async def scene(process: subprocess.Popen[str]) -> list[str]:
+        told: asyncio.Queue[str] = asyncio.Queue()
+        lease = Lease("cpu", tmp_path / "leases", tell=told.put_nowait)
+
+        async def lane() -> None:
+            async with lease.hold(alone=alone):
+                pass
+
+        lanes = [asyncio.create_task(lane()) for _ in range(2)]
+        texts = [await told.get()]
+        process.kill()
+        await asyncio.gather(*lanes)
+        while not told.empty():
+            texts.append(told.get_nowait())
+        return texts
+
+    with holder(tmp_path / "leases", held) as process:
+        (text,) = asyncio.run(asyncio.wait_for(scene(process), DEADLINE_S))
+
+    assert text.startswith(f"waiting for another kbench (process {process.pid}: {sys.executable} -c")
+    assert text.endswith(f") to finish {work} on this CPU")
+
+
+def test_who_need_not_wait_is_told_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "_TELL_AFTER_S", 0.0)
+    told: list[str] = []
+
+    async def scene() -> None:
+        async with Lease("cpu", tmp_path / "leases", tell=told.append).hold(alone=True):
+            # What was to be told would have been by then.
+            await asyncio.get_running_loop().run_in_executor(None, os.getpid)
+
+    with holder(tmp_path / "leases", "shared") as process:
+        process.kill()
+        process.wait(DEADLINE_S)
+        asyncio.run(scene())
+
+    assert told == []
 
 
 def test_every_user_can_take_a_lease_that_another_one_made(tmp_path: Path) -> None:
