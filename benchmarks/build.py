@@ -33,7 +33,8 @@ os.environ["KBENCH_WARM_S"] = "0"
 
 from kbench import discovery  # noqa: E402
 from kbench.config import Config  # noqa: E402
-from kbench.engines.local import Events, Job, LocalEngine, Options  # noqa: E402
+from kbench.engines.job import Events, Job, Options  # noqa: E402
+from kbench.engines.local import LocalEngine  # noqa: E402
 from kbench.protocol import Message  # noqa: E402
 
 COLD_RATIO = 0.35

@@ -24,7 +24,7 @@ os.environ["KBENCH_LEASE_DIR"] = tempfile.mkdtemp(prefix="leases-")
 
 from kbench import discovery  # noqa: E402
 from kbench.config import Config  # noqa: E402
-from kbench.engines.local import Job, Options, builds  # noqa: E402
+from kbench.engines.job import Job, Options, builds  # noqa: E402
 from kbench.engines.once import judge  # noqa: E402
 
 # By its path: another package may be called `tests`, too.

@@ -13,7 +13,8 @@ from typing import Any
 
 from kbench import discovery, samples
 from kbench.config import Config, cache_folder
-from kbench.engines.local import MOST_PAIRS_OF_PROCESSES, Events, Job, LocalEngine, Options, Result
+from kbench.engines.job import Events, Job, Options, Result
+from kbench.engines.local import MOST_PAIRS_OF_PROCESSES, LocalEngine
 from kbench.records import Task, Timing
 
 _SOURCE = """import time

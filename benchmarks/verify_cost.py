@@ -25,7 +25,7 @@ os.environ["KBENCH_WARM_S"] = "0"
 
 from kbench import discovery  # noqa: E402
 from kbench.config import TaskSettings  # noqa: E402
-from kbench.engines.local import Job, Options  # noqa: E402
+from kbench.engines.job import Job, Options  # noqa: E402
 from kbench.engines.once import judge  # noqa: E402
 from kbench.records import Status, Verdict  # noqa: E402
 

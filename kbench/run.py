@@ -21,7 +21,8 @@ from typing import Any
 from kbench import __version__, discovery, identity, samples
 from kbench.config import RunRequest, TaskSettings, cache_folder, cache_limit_bytes, warm_seconds
 from kbench.discovery import Selection
-from kbench.engines.local import Events, Job, LocalEngine, Options, Result
+from kbench.engines.job import Events, Job, Options, Result
+from kbench.engines.local import LocalEngine
 from kbench.errors import NothingSelectedError, UsageError
 from kbench.outcome import Outcome
 from kbench.progress import Reporter

@@ -12,7 +12,7 @@ import pytest
 
 from kbench import discovery
 from kbench.config import Config
-from kbench.engines.local import Job, Options, builds
+from kbench.engines.job import Job, Options, builds
 from kbench.engines.once import judge
 from kbench.records import Candidate, Status, Task, Verdict
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from kbench.engines.local import Events, Job, LocalEngine, Options, Result
+from kbench.engines.job import Events, Job, Options, Result
+from kbench.engines.local import LocalEngine
 
 
 class _Collect(Events):

@@ -6,12 +6,9 @@ import dataclasses
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
-from typing import TYPE_CHECKING
 
+from kbench.engines.job import Job
 from kbench.records import is_gpu
-
-if TYPE_CHECKING:
-    from kbench.engines.local import Job
 
 CPU = "cpu"
 # Jobs that any of several equal GPUs may take.

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kbench.config import TaskSettings
-from kbench.engines.local import Events, Job, LocalEngine, Options, Result
+from kbench.engines.job import Events, Job, Options, Result
+from kbench.engines.local import LocalEngine
 from kbench.records import Status, Verdict
 from kbench.selftest.expectations import Assessment, Entry, assess, discover_corpus
 

@@ -11,7 +11,7 @@ import pytest
 
 from kbench import discovery
 from kbench.config import Config
-from kbench.engines.local import Job, Options
+from kbench.engines.job import Job, Options
 from kbench.engines.once import judge
 from kbench.records import Status, Task, Verdict
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from kbench import discovery
 from kbench.config import Config
-from kbench.engines.local import Events, Job, LocalEngine, Options, _count_work, _opening
+from kbench.engines.job import Events, Job, Options
+from kbench.engines.local import LocalEngine, _count_work, _opening
 from kbench.records import Case
 
 REFERENCE = """

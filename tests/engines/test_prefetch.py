@@ -15,7 +15,8 @@ import pytest
 from kbench import discovery
 from kbench.config import TaskSettings
 from kbench.engines import local
-from kbench.engines.local import Events, Job, LocalEngine, Options, Result
+from kbench.engines.job import Events, Job, Options, Result
+from kbench.engines.local import LocalEngine
 
 REFERENCE = """
 import torch

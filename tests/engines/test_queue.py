@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from kbench.config import TaskSettings
-from kbench.engines.local import Events, Job, LocalEngine, Options
+from kbench.engines.job import Events, Job, Options
+from kbench.engines.local import LocalEngine
 from kbench.engines.queue import ANY_GPU, CPU, Queue
 from kbench.records import Candidate, Task
 

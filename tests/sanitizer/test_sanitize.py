@@ -15,7 +15,8 @@ import torch
 from kbench import discovery
 from kbench.config import Config
 from kbench.engines import sanitize
-from kbench.engines.local import Job, Options, with_tools
+from kbench.engines.job import Job, Options
+from kbench.engines.local import with_tools
 from kbench.engines.once import judge
 from kbench.records import Case, CheckResult, Status, Task, Verdict
 from kbench.sandbox import Scratch, Zygote
