@@ -15,7 +15,7 @@ import socket
 import sys
 import traceback
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -39,8 +39,10 @@ _TEXT_LIMIT = 2000
 _TRACE_LIMIT = 6000
 # How torch's CPU allocator says it, in a plain RuntimeError.
 _OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "Cannot allocate memory", "out of memory")
-# A delay on the caller's stream before the inputs are there, longer than any launch takes.
+# A delay on the caller's stream before the inputs are there, longer than any launch takes (0.2 ms on an H200); and
+# where one call must show what another one need not, longer than all launches of a call on a busy host (20 ms).
 _DELAY_CYCLES = 400_000
+_LONG_DELAY_CYCLES = 40_000_000
 
 # How much longer a launch may take while it is traced.
 _TRACED_LAUNCH = 4
@@ -48,6 +50,7 @@ _TRACED_LAUNCH = 4
 # Bound before a candidate can patch them.
 _no_grad = torch.no_grad
 _copy = torch.Tensor.copy_
+_fill = torch.Tensor.fill_
 
 
 def prepare() -> None:
@@ -220,25 +223,27 @@ class Worker:
 
         On a GPU the inputs arrive on the caller's stream behind a delay, and the outputs leave on the
         same stream at once: work on a stream of the candidate's own that nobody joined reads and
-        leaves poison. Without a seed, the generators go on from where the last call left them.
+        leaves poison. Without a seed, the generators go on from where the last call left them. A way
+        that is rehearsed finds other inputs there first, which become poison before the real ones come.
         """
         if self.emulation is None:
             args = tensors.rebuild(request["args"], self._view("inputs", request.get("shift", 0)))
         else:
             args = self.emulation.rebuild(request["args"], self.arenas["inputs"], shift_bytes=request.get("shift", 0))
         before = [(name, tensor._version) for name, tensor in state_of(self.model)]
+        way, call = ways.WAYS[request.get("way", "plain")], self.call
+        if way.rehearse is not None:
+            call = way.rehearse(call, args)
+            self._poison_inputs(request["args"])
         memory.set_malloc_fill(request.get("fill", 0))
         if self.device.type == "cuda":
             slots.poison_free_memory(request.get("fill", 0))
-        way, call = ways.WAYS[request.get("way", "plain")], self.call
-        if way.prepare is not None:
-            self._deliver(request["args"], request["staged"])
-            call = way.prepare(call, args)
         if request["seed"] is not None:
             seed_everything(request["seed"])
         with way.around():
             if self.device.type == "cuda":
-                torch.cuda._sleep(_DELAY_CYCLES)
+                torch.cuda._sleep(_DELAY_CYCLES if way.rehearse is None else _LONG_DELAY_CYCLES)
+            if request["staged"]:
                 self._deliver(request["args"], request["staged"])
             with self._running(draws_there=True):
                 result = way.call(call, args)
@@ -261,11 +266,17 @@ class Worker:
     def _deliver(self, args: tensors.Spec, staged_shift: int) -> None:
         """Copy the inputs, on the current stream, from where the judge wrote them to where the candidate sees them."""
         arena = self.arenas["inputs"]
-        for _, leaf in tensors.leaves(args):
-            if leaf["k"] == "tensor":
-                n_bytes = tensors.span_elements(leaf["shape"], leaf["stride"]) * tensors.dtype_of(leaf["dtype"]).itemsize
-                start = leaf["offset"]
-                _copy(arena[start : start + n_bytes], arena[start + staged_shift : start + staged_shift + n_bytes])
+        for start, end in _places(args):
+            _copy(arena[start:end], arena[start + staged_shift : end + staged_shift])
+
+    def _poison_inputs(self, args: tensors.Spec) -> None:
+        """Fill the inputs with poison, for every stream, when all is done that read them; what lies around them shows what was written there."""
+        if self.device.type == "cuda":
+            cudart.synchronize()
+        for start, end in _places(args):
+            _fill(self.arenas["inputs"][start:end], memory.POISON_BYTE)
+        if self.device.type == "cuda":
+            cudart.synchronize()
 
     def _hand_over(self, result: object, outputs: list[tensors.Spec]) -> tuple[tensors.Spec, list[torch.Tensor], list[bool]]:
         """Describe the outputs and copy those that fit into the judge's places for them."""
@@ -344,6 +355,14 @@ def load_module(path: Path, name: str) -> types.ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def _places(args: tensors.Spec) -> Iterator[tuple[int, int]]:
+    """Where each tensor of a spec lies in its arena: its first byte, and the first one after it."""
+    for _, leaf in tensors.leaves(args):
+        if leaf["k"] == "tensor":
+            n_bytes = tensors.span_elements(leaf["shape"], leaf["stride"]) * tensors.dtype_of(leaf["dtype"]).itemsize
+            yield leaf["offset"], leaf["offset"] + n_bytes
 
 
 def state_of(model: object) -> list[tuple[str, torch.Tensor]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -66,20 +67,20 @@ class Contracts:
             if status is Status.FAIL:
                 return
 
-    def _compare(self, trial: Trial, way: str = "plain") -> str:
+    def _compare(self, trial: Trial, way: str = "plain", *, rehearsal: list[Any] | None = None) -> str:
         """What is wrong with one call; empty where nothing is."""
-        failure = self._session.failure(trial, way=way)
+        failure = self._session.failure(trial, way=way, rehearsal=rehearsal)
         return f"{failure.name}: {failure.detail}" if failure else ""
 
     def stream(self) -> str:
-        """On a stream that is not the default one."""
+        """On a stream that is not the default one, after calls there on other inputs."""
         self._need_cuda()
-        return self._compare(self._trial, "stream")
+        return self._compare(self._trial, "stream", rehearsal=self._other_inputs())
 
     def graph(self) -> str:
-        """Captured into a CUDA graph, and replayed on inputs that came after the capture."""
+        """Captured into a CUDA graph on other inputs, and replayed on those that came after the capture."""
         self._need_cuda()
-        return self._compare(self._trial, "graph")
+        return self._compare(self._trial, "graph", rehearsal=self._other_inputs())
 
     def strided(self) -> str:
         """On inputs of the same values that are not contiguous."""
@@ -161,6 +162,10 @@ class Contracts:
             or (f"after a call with other shapes, on those {words}: {other}" if other else "")
             or (f"after a call on those {words}: {after}" if after else "")
         )
+
+    def _other_inputs(self) -> list[Any]:
+        """Inputs that no trial has."""
+        return self._reference.reference.inputs(self._reference.case, "rehearsal")
 
     def _need_cuda(self) -> None:
         if self._session.device.type != "cuda":

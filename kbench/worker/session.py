@@ -382,20 +382,22 @@ class CaseSession:
         yield
         self.peer.ask(self._stage("construct"), "swap")
 
-    def evidence(self, trial: Trial, *, shift: int | None = None, **how: Any) -> Evidence:
+    def evidence(self, trial: Trial, *, shift: int | None = None, rehearsal: list[Any] | None = None, **how: Any) -> Evidence:
         """Have the peer make one call, and gather what a check may look at.
 
-        `shift` fixes the inputs' address; `how` goes with the request, see `candidate.Worker.forward`.
+        `shift` fixes the inputs' address; `rehearsal` are the inputs for a way that is rehearsed, those of the trial
+        where they are no others of the same form; `how` goes with the request, see `candidate.Worker.forward`.
         """
         start = self._random.randrange(_SHIFT_BYTES) if shift is None else shift
-        inputs, layout_end, master, args = self._lay_out_inputs(trial, start)
+        inputs, layout_end, staged, args = self._lay_out_inputs(trial, start, rehearsal)
+        master = inputs.memory[staged : staged + layout_end].clone()
         places, outputs = self._lay_out_outputs(trial)
         answer = self.peer.ask(
             self._stage("run"),
             "forward",
             **{
                 "args": args,
-                "staged": layout_end,
+                "staged": staged,
                 "outputs": places,
                 "seed": trial.seed,
                 "fill": _FILLS[trial.index % len(_FILLS)],
@@ -404,17 +406,20 @@ class CaseSession:
         )
         return self._gather(trial, answer, inputs=inputs, end=layout_end, master=master, args=args, places=places, outputs=outputs)
 
-    def _lay_out_inputs(self, trial: Trial, start: int) -> tuple[memory.Arena, int, torch.Tensor, tensors.Spec]:
-        """Write the inputs of a trial; on a GPU behind the place where the candidate will see them."""
+    def _lay_out_inputs(self, trial: Trial, start: int, rehearsal: list[Any] | None) -> tuple[memory.Arena, int, int, tensors.Spec]:
+        """Write the inputs of a trial; on a GPU, and after those of a rehearsal, behind the place where the candidate will see them."""
         layout = self.layout(start)
         args = tensors.describe(trial.args, place=layout.place, trusted=True)
         end = tensors.aligned(layout.end_bytes)
-        staged = end if self.device.type == "cuda" else 0
+        staged = end if self.device.type == "cuda" or rehearsal is not None else 0
         inputs = self.arena("inputs", end + staged)
         inputs.poison()
         tensors.write_tree(inputs.memory, args, trial.args, shift_bytes=staged)
+        if rehearsal is not None:
+            fits = tensors.describe(rehearsal, place=self.layout(start).place, trusted=True) == args
+            tensors.write_tree(inputs.memory, args, rehearsal if fits else trial.args)
         _settle(self.device)
-        return inputs, end, inputs.memory[staged : staged + end].clone(), args
+        return inputs, end, staged, args
 
     def _lay_out_outputs(self, trial: Trial) -> tuple[list[tensors.Spec], memory.Arena]:
         layout = tensors.Layout()

@@ -1,11 +1,14 @@
 """How a call is made: plainly, or in one of the ways in which a user's program may make it.
 
 Each way is what surrounds the arrival of the inputs, the call and the handing over of the outputs, and the
-call itself. The contract checks ask for them by name; see `contracts`.
+call itself. Some are rehearsed on other inputs first: what is made once (workspaces, pools of memory, loaded
+kernels) then holds no launch of the real call up, and what the rehearsal computed is no answer to it. The contract
+checks ask for them by name; see `contracts`.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -24,11 +27,11 @@ Call = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """`prepare` makes a call once the inputs are there, before the real one; `around` surrounds inputs, call and outputs."""
+    """`rehearse` makes calls on other inputs, and what is called in the end; `around` surrounds inputs, call and outputs."""
 
     call: Callable[[Call, list[Any]], Any]
     around: Callable[[], AbstractContextManager[Any]] = nullcontext
-    prepare: Callable[[Call, list[Any]], Call] | None = None
+    rehearse: Callable[[Call, list[Any]], Call] | None = None
 
 
 def _plain(call: Call, args: list[Any]) -> Any:
@@ -60,25 +63,38 @@ def _in_a_thread(call: Call, args: list[Any]) -> Any:
     return given[0]
 
 
+@functools.cache
+def _side_stream() -> torch.cuda.Stream:
+    """One stream for a rehearsal and the real call: torch keeps memory and workspaces for each."""
+    return torch.cuda.Stream()
+
+
 @contextmanager
 def _on_a_stream() -> Iterator[None]:
     """Make a stream of the caller's own the current one: it waits for nobody, and nobody waits for it but at the end."""
     before = torch.cuda.current_stream()
-    side = torch.cuda.Stream()
+    side = _side_stream()
     side.wait_stream(before)
     with torch.cuda.stream(side):
         yield
     before.wait_stream(side)
 
 
-def _captured(call: Call, args: list[Any]) -> Call:
-    """Capture a call into a CUDA graph; what replays it."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
+def _warmed(call: Call, args: list[Any]) -> Call:
+    """Call on the caller's stream; what is called there again."""
+    with _on_a_stream():
         for _ in range(_WARM_CALLS):
             _plain(call, args)
-    torch.cuda.current_stream().wait_stream(side)
+    return call
+
+
+def _captured(call: Call, args: list[Any]) -> Call:
+    """Capture a call into a CUDA graph; what replays it.
+
+    torch captures on a stream that does not wait for the legacy default one: what is launched there meanwhile is
+    neither refused nor captured, but runs at once, on the inputs of the rehearsal.
+    """
+    _warmed(call, args)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -95,6 +111,6 @@ WAYS: dict[str, Way] = {
     "plain": Way(call=_plain),
     "grad": Way(call=_with_grad),
     "thread": Way(call=_in_a_thread),
-    "stream": Way(call=_plain, around=_on_a_stream),
-    "graph": Way(call=_plain, prepare=_captured),
+    "stream": Way(call=_plain, around=_on_a_stream, rehearse=_warmed),
+    "graph": Way(call=_plain, rehearse=_captured),
 }

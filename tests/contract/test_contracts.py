@@ -17,6 +17,21 @@ HERE = Path(__file__).parent / "candidates"
 CANDIDATES = {path.stem: path for path in sorted(HERE.glob("*.py")) if path.stem not in ("reference", "cuda_reference")}
 ON_CPU = [name for name in CANDIDATES if not name.startswith("cuda_")]
 ON_CUDA = [name for name in CANDIDATES if name not in ON_CPU]
+NOISY = """
+import torch
+
+DEVICES = ("cuda",)
+
+class {name}(torch.nn.Module):
+    def forward(self, x):
+        return x + torch.randn_like(x), torch.dropout(x, 0.5, True)
+
+def get_inputs():
+    return [torch.randn(64, 16)]
+
+def get_init_inputs():
+    return []
+"""
 # No stream and no graph without a GPU; every other contract can be asked of this task.
 ASKED = set(CONTRACTS) - {"stream", "graph"}
 
@@ -28,10 +43,12 @@ def literal(path: Path, name: str) -> tuple[str, ...]:
     raise AssertionError(f"{path} has no {name}")
 
 
-def judged(names: list[str], cache: Path, device: str = "cpu", asked: tuple[str, ...] = (), **how: bool) -> dict[str, Verdict]:
+def judged(
+    candidates: list[Path], cache: Path, device: str = "cpu", asked: tuple[str, ...] = (), *, reference: Path = HERE / "reference.py", **how: bool
+) -> dict[str, Verdict]:
     jobs = []
-    for name in names:
-        found = discovery.discover_pair(HERE / "reference.py", CANDIDATES[name])
+    for path in candidates:
+        found = discovery.discover_pair(reference, path)
         task = Task(name="contract", reference=found.tasks[0].reference, cases=found.tasks[0].cases)
         settings = Config(verify={"contract": asked, "trials": 2, "domain": "as_given"}).settings_for("any", {})
         jobs.append(Job(task=task, candidate=found.candidates[0], device=device, settings=settings, cases=task.cases))
@@ -46,7 +63,7 @@ def statuses(verdict: Verdict) -> dict[str, Status]:
 
 @pytest.fixture(scope="module")
 def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verdict]:
-    return judged(ON_CPU, tmp_path_factory.mktemp("cache"), contract=True)
+    return judged([CANDIDATES[name] for name in ON_CPU], tmp_path_factory.mktemp("cache"), contract=True)
 
 
 @pytest.mark.parametrize("name", ON_CPU)
@@ -66,14 +83,14 @@ def test_what_ended_the_process_is_named_and_the_rest_is_asked_of_another(verdic
 
 
 def test_strict_fails_what_is_broken(tmp_path: Path) -> None:
-    found = judged(["honest", "first_shape"], tmp_path, strict=True)
+    found = judged([CANDIDATES["honest"], CANDIDATES["first_shape"]], tmp_path, strict=True)
     assert found["honest"].status is Status.PASS
     assert (found["first_shape"].status, found["first_shape"].reason) == (Status.FAIL, "contract:shapes")
     assert "after a call with other shapes, on those of case odd: values: output[1]" in found["first_shape"].detail
 
 
 def test_a_task_asks_for_what_it_needs_and_for_no_more(tmp_path: Path) -> None:
-    found = judged(["one_thread", "other_bits"], tmp_path, asked=("thread",))
+    found = judged([CANDIDATES["one_thread"], CANDIDATES["other_bits"]], tmp_path, asked=("thread",))
     assert found["one_thread"].reason == "contract:thread"
     assert found["other_bits"].status is Status.PASS
     assert set(statuses(found["other_bits"])) == {"thread"}
@@ -82,8 +99,19 @@ def test_a_task_asks_for_what_it_needs_and_for_no_more(tmp_path: Path) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ON_CUDA)
 def test_a_broken_contract_is_reported_on_a_gpu(name: str, tmp_path: Path) -> None:
-    (verdict,) = judged([name], tmp_path, device="cuda:0", contract=True).values()
+    (verdict,) = judged([CANDIDATES[name]], tmp_path, device="cuda:0", contract=True).values()
     found = statuses(verdict)
     told = f"{verdict.status} {verdict.reason} {verdict.detail} {verdict.warnings}"
     assert {contract for contract, status in found.items() if status is Status.FAIL} == set(literal(CANDIDATES[name], "BROKEN")), told
     assert verdict.status is Status.PASS, told
+
+
+@pytest.mark.gpu
+def test_draws_of_a_replayed_graph_are_those_of_a_call(tmp_path: Path) -> None:
+    reference, candidate = tmp_path / "reference.py", tmp_path / "noisy.py"
+    reference.write_text(NOISY.format(name="Model"))
+    candidate.write_text(NOISY.format(name="ModelNew"))
+    (verdict,) = judged([candidate], tmp_path, "cuda:0", ("stream", "graph"), reference=reference).values()
+
+    assert verdict.status is Status.PASS, f"{verdict.reason} {verdict.detail}"
+    assert statuses(verdict) == {"stream": Status.PASS, "graph": Status.PASS}
