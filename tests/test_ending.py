@@ -61,6 +61,20 @@ CLINGS = GOOD.replace(
     "return x * 2 + 1",
     "ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)\n        if os.fork() == 0:\n            os.setsid()\n            time.sleep(600)\n        time.sleep(600)",
 )
+# kbench up to the moment when it asks another process what the machine is.
+KILLED_WHILE_PROBING = """
+import asyncio, os, signal
+from pathlib import Path
+from kbench.engines import local
+
+class Channel:
+    async def receive(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+channel, fd = local.channel_pair()
+local.channel_pair = lambda: (Channel(), fd)
+asyncio.run(local.LocalEngine(local.Options(jobs=1, seed=1, cache=Path("cache")), local.Events()).start())
+"""
 FILES = {
     "references/t.py": REFERENCE,
     "candidates/t/a_good.py": GOOD,
@@ -75,7 +89,7 @@ FILES = {
 class Run:
     """kbench at work in a tree of its own; all of its processes carry a mark in their environment."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, program: tuple[str, ...] = ("-m", "kbench")) -> None:
         self.root = folder / "project"
         for name, text in FILES.items():
             path = self.root / name
@@ -87,7 +101,7 @@ class Run:
         self.calls.touch()
         self._mark = uuid.uuid4().hex
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "kbench", *arguments],
+            [sys.executable, *program, *arguments],
             cwd=self.root,
             env={
                 **os.environ,
@@ -162,8 +176,8 @@ class Run:
 def start(tmp_path: Path) -> Iterator[Callable[..., Run]]:
     runs: list[Run] = []
 
-    def begin(*arguments: str) -> Run:
-        runs.append(Run(tmp_path, *arguments))
+    def begin(*arguments: str, **options: Any) -> Run:
+        runs.append(Run(tmp_path, *arguments, **options))
         return runs[-1]
 
     yield begin
@@ -249,6 +263,14 @@ def test_whenever_it_is_ended_nothing_is_left_and_no_row_is_lost(start: Callable
         assert "Traceback" not in said
     run.await_nothing()
     assert run.rows() == rows
+
+
+def test_who_is_killed_while_the_machine_is_probed_leaves_nothing(start: Callable[..., Run]) -> None:
+    run = start(program=("-c", KILLED_WHILE_PROBING))
+    run.process.communicate(timeout=DEADLINE_S)
+
+    assert run.process.returncode == -KILL
+    run.await_nothing()
 
 
 def test_a_killed_keeper_leaves_no_orphan_and_the_run_goes_on(start: Callable[..., Run]) -> None:

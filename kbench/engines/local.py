@@ -100,7 +100,10 @@ class LocalEngine:
         await self._zygote.start()
         channel, fd = channel_pair()
         scratch = Scratch()
-        worker = self._zygote.spawn("probe", {"scratch": str(scratch.path), "visible": os.environ.get("CUDA_VISIBLE_DEVICES")}, [fd])
+        folder = str(scratch.path)
+        # Its keeper removes the folder, also where this process is killed meanwhile.
+        args = {"scratch": folder, "visible": os.environ.get("CUDA_VISIBLE_DEVICES"), "limits": {"scratch": folder}}
+        worker = self._zygote.spawn("probe", args, [fd])
         try:
             self.facts = await channel.receive()
         except (Closed, ProtocolError):
@@ -112,7 +115,8 @@ class LocalEngine:
             ) from None
         finally:
             channel.close()
-            scratch.remove()
+            if worker.is_lost:
+                scratch.remove()
         if self._options.sandbox == "require" and self.facts["sandbox"].startswith("unsandboxed"):
             raise MachineError(f"`--sandbox require`: {self.facts['sandbox']}", hint="leave it out to run without, on code that you trust")
 
