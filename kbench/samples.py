@@ -35,10 +35,14 @@ _STEAL_SHARE = 0.01
 STEADY = ("graph", "stream")
 # Slopes over the two stretches of three chains differ by no more than this.
 _LINEAR = 0.03
-# What the log of a side's time scatters by from one process to another: at most, and in seconds. Seen on an H200 over
-# three sessions: 114 to 119 us for the same eager chain, ratios of 115 us to 57 us 2.4 % apart and of 3.3 ms to 0.5 ms
-# 0.3 %. On a CPU it is an allowance.
-_PLACEMENT = {"cuda_events_cold": (0.01, 1.5e-6), "cpu_monotonic": (0.003, math.inf)}
+# What a side's time scatters by from one process to another, as a share of it: on a CPU an allowance; on a GPU at least
+# and at most, and in between so many seconds for the first launch and for each further one. Seen on an H200 in 9 and 4
+# fresh processes: 0.11 us of one of 4 us, 0.07 of one of 14, 0.11 of one of 178, 0.13 of two of 26, and 2.8 us of 40
+# launches of 86, wherever their memory lay.
+_CPU_SCATTER = 0.003
+_GPU_SCATTER, _FIRST_LAUNCH_S, _LAUNCH_S = (0.0015, 0.035), 0.1e-6, 0.075e-6
+# A host takes about so long for each launch that it queues.
+_QUEUE_S = 5e-6
 
 # Lists with an entry for each pair or slot, which several processes' samples add to.
 _LISTS = tuple(
@@ -118,13 +122,21 @@ def is_linear(lengths: Sequence[int], seconds: Sequence[Sequence[float]]) -> boo
     return abs(early - late) <= _LINEAR * max(abs(early), abs(late))
 
 
-def placement(timer: str, *seconds: float) -> float:
+def placement(timer: str, *sides: tuple[float, float]) -> float:
     """How much the log ratio of two sides scatters from one pair of processes to another, as a standard deviation.
 
-    `seconds` is what a call of each takes. Memory lies elsewhere in every process.
+    Each of `sides` is what a call takes and what the host takes to queue it, in seconds. Where a process's memory and
+    its channel to the device lie stays the same for its life.
     """
-    share, most_s = _PLACEMENT[timer]
-    return math.hypot(*(min(share, most_s / s) for s in seconds))
+    return math.hypot(*(_scatter(timer, call_s, queue_s) for call_s, queue_s in sides))
+
+
+def _scatter(timer: str, call_s: float, queue_s: float) -> float:
+    if timer == "cpu_monotonic":
+        return _CPU_SCATTER
+    launches = max(1.0, queue_s / _QUEUE_S)
+    least, most = _GPU_SCATTER
+    return min(max((_FIRST_LAUNCH_S + _LAUNCH_S * (launches - 1)) / call_s, least), most)
 
 
 def is_settled(samples: Samples) -> bool:

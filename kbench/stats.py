@@ -53,7 +53,7 @@ _OUTLIER_SHARE = 0.05
 # A reference whose middle half is wider than this share of its median scatters.
 _SCATTER = 0.25
 # Knowledge of the scatter between processes counts like so many of them beyond the first.
-_PLACEMENT_PROCESSES = 3
+_PLACEMENT_PROCESSES = 6
 # Being first or second in a pair must not matter by more than this.
 _ORDER_LIMIT = 0.01
 _RESAMPLES = 2000

@@ -132,6 +132,11 @@ class Side:
         """Whether the scheduler took a core away from the last slot."""
         return samples.is_disturbed(self.reports[-1])
 
+    @property
+    def queue_s(self) -> float:
+        """What its host takes to queue a call."""
+        return stats.median([report.get("enqueue", 0.0) for report in self.reports] or [0.0])
+
     def discard(self) -> None:
         """Forget the last slot."""
         for kept in (self.seconds, self.outside_s, self.reports):
@@ -534,7 +539,7 @@ class CaseTimer:
         """Time the candidate by the judge's own clock, and what a burst costs without calls on the reference's side."""
         reference, candidate = self._sides
         claimed_s = stats.median(candidate.seconds)
-        enqueue_s = max(stats.median([report.get("enqueue", 0.0) for report in side.reports] or [0.0]) for side in self._sides)
+        enqueue_s = max(side.queue_s for side in self._sides)
         n_bytes = sum(t.numel() * t.element_size() for t in [*tensors.tensors_in(self._pool[0]), *self._returned]) or 1
         least, most = _BURST_CALLS
         count = max(least, min(most, _BURST_BYTES // n_bytes, math.ceil(_BURST_S / claimed_s)))
@@ -672,7 +677,7 @@ class CaseTimer:
         timer = "cuda_events_cold" if self._device.type == "cuda" else "cpu_monotonic"
         measured = {
             "format": samples.FORMAT,
-            "placement": samples.placement(timer, stats.median(reference.seconds), stats.median(candidate.seconds)),
+            "placement": samples.placement(timer, *((stats.median(side.seconds), side.queue_s) for side in self._sides)),
             "pairs_a_block": per_block,
             "orders": orders,
             "precision": self._settings["precision"],
