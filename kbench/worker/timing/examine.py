@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -188,11 +188,24 @@ class CaseExaminer(CaseTimer):
             self._found[f"{name}_busy_s"] = traced["busy_s"]
             self._found[f"{name}_span_s"] = traced["span_s"]
         self._found["kernels"] = {name: traced["list"] for name, traced in found.items()}
+        self._flags.update(_kernel_flags(**found))
 
 
 def _chain_calls(call_s: float, floor_s: float, step_s: float) -> int:
     least_s = max(_CHAIN_S, _CHAIN_STEPS * step_s, _CHAIN_FLOORS * floor_s)
     return min(_CHAIN_CALLS_MOST, max(1, math.ceil(least_s / call_s)))
+
+
+def _kernel_flags(reference: dict[str, Any], candidate: dict[str, Any]) -> Iterable[str]:
+    """What is odd about a candidate's kernels where nothing of that is odd about the reference's.
+
+    Not refused: an honest call may return a view of its input, or choose by its data, and what a dishonest one says is
+    what its process likes. The outputs of timed calls were compared.
+    """
+    if candidate["least"] == 0 < reference["least"]:
+        yield "no_kernels"
+    if reference["same"] and not candidate["same"]:
+        yield "kernels_vary"
 
 
 def _parse_kernels(answer: dict[str, Any]) -> dict[str, Any]:
@@ -202,14 +215,18 @@ def _parse_kernels(answer: dict[str, Any]) -> dict[str, Any]:
         CandidateFault: it is none.
     """
     listed = answer.get("list")
-    numbers = [claimed_number(answer.get(name)) for name in ("count", "busy_s", "span_s")]
-    if None in numbers or not isinstance(listed, list) or len(listed) > _KERNELS_MOST:
+    numbers = [claimed_number(answer.get(name)) for name in ("count", "least", "busy_s", "span_s")]
+    same = answer.get("same")
+    if None in numbers or not isinstance(same, bool) or not isinstance(listed, list) or len(listed) > _KERNELS_MOST:
         raise CandidateFault("", "its process described its kernels in no known form")
     pairs = [(item[0], claimed_number(item[1])) for item in listed if isinstance(item, list) and len(item) == 2]  # noqa: PLR2004
-    count, busy_s, span_s = numbers
+    count, least, busy_s, span_s = numbers
     assert count is not None
+    assert least is not None
     return {
         "count": int(count),
+        "least": int(least),
+        "same": same,
         "busy_s": busy_s,
         "span_s": span_s,
         "list": [[str(name)[:120], seconds] for name, seconds in pairs if seconds is not None],

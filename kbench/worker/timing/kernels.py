@@ -1,11 +1,12 @@
 """Which kernels a call runs, how long each, and how long the device is busy: CUPTI by way of torch's profiler.
 
 In the process of the model and last of all: a process that has once been traced launches more slowly
-ever after, and nothing of this is a time that a verdict rests on.
+ever after. So a candidate's list is a claim of its own process, and no verdict rests on anything in it.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -26,9 +27,10 @@ Interval = tuple[int, int, str]
 
 
 def trace(call: Callable[..., Any], arguments: list[list[Any]], hide: Callable[[], None]) -> Message:
-    """Trace calls one by one: `count` of kernels a call, `busy_s`, `span_s`, and `list` of [name, seconds].
+    """Trace calls one by one: `count` of kernels a call, `busy_s`, `span_s`, `list` of [name, seconds], `least`, `same`.
 
-    `busy_s` is the union of the intervals in which anything ran, copies and fills included; `span_s` is from the
+    `least` is the count of the call that ran fewest, and `same` says whether every call ran the same by name, each as
+    often. `busy_s` is the union of the intervals in which anything ran, copies and fills included; `span_s` is from the
     first start to the last end; both are medians, count and list those of a median call. `hide` has the device
     sleep, so that launches are no part of a span.
     """
@@ -70,6 +72,8 @@ def summary(runs: list[list[Interval]]) -> Message:
     span = sorted(max(end for _, end, _ in run) - run[0][0] if run else 0 for run in runs)
     return {
         "count": len(middle),
+        "least": min(len(run) for run in runs),
+        "same": all(_names(run) == _names(runs[0]) for run in runs),
         "busy_s": busy[len(busy) // 2] * 1e-9,
         "span_s": span[len(span) // 2] * 1e-9,
         "list": [[name[:_NAME_LENGTH], (end - start) * 1e-9] for start, end, name in middle[:_NAMES]],
@@ -81,6 +85,10 @@ def _device_intervals(events: Iterable[Any]) -> Iterable[Interval]:
         # An annotation lies over kernels; it is none.
         if event.device_type() == torch.autograd.DeviceType.CUDA and not event.is_user_annotation():
             yield event.start_ns(), event.start_ns() + event.duration_ns(), event.name()
+
+
+def _names(run: list[Interval]) -> Counter[str]:
+    return Counter(name for _, _, name in run)
 
 
 def _busy_ns(run: list[Interval]) -> int:

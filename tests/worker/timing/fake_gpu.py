@@ -20,6 +20,7 @@ CLOCK_HZ = 1.98e9
 EVENT_S = 1.3e-6
 SLEEP_COST_S = 1e-6
 BURST_COST_S = 80e-6
+KERNELS = {"count": 2, "least": 2, "same": True, "busy_s": 4e-6, "span_s": 5e-6, "list": [["one", 2e-6], ["two", 2e-6]]}
 
 
 class FakeGpu:
@@ -159,9 +160,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
         monkeypatch.setattr(torch.cuda, name, value, raising=False)
     monkeypatch.setattr(cudart, "library", lambda: gpu)
     monkeypatch.setattr(slots, "_now_ns", lambda: int(gpu.host_s * 1e9))
-    monkeypatch.setattr(
-        kernels, "trace", lambda _call, _arguments, _hide: {"count": 2, "busy_s": 4e-6, "span_s": 5e-6, "list": [["one", 2e-6], ["two", 2e-6]]}
-    )
+    monkeypatch.setattr(kernels, "trace", lambda _call, _arguments, _hide: KERNELS)
     # Warm-up is by the host's own clock, which does not know of this one.
     monkeypatch.setattr(pairs, "_WARM_S", 1e-4)
     monkeypatch.setattr(pairs, "monitor", lambda _: None)

@@ -20,7 +20,7 @@ from kbench.worker.timing import pairs, slots, steady
 from kbench.worker.timing.examine import CaseExaminer
 from kbench.worker.timing.pairs import CaseTimer
 
-from .fake_gpu import CLOCK_HZ, EVENT_S, FakeGpu, burst_clock, install
+from .fake_gpu import CLOCK_HZ, EVENT_S, KERNELS, FakeGpu, burst_clock, install
 
 REFERENCE = """
 import torch
@@ -279,10 +279,39 @@ def test_a_forged_list_of_kernels_is_a_note(gpu: FakeGpu, reference: CaseReferen
 
     calls = add_one(gpu, 10e-6), add_one(gpu, 4e-6)
     timing = timed(reference, *calls)
-    monkeypatch.setattr(kernels, "trace", lambda _call, _arguments, _hide: {"count": "many", "busy_s": 0, "span_s": 0, "list": []})
-    known = {"count": 1, "busy_s": 1e-6, "span_s": 1e-6, "list": [["k", 1e-6]]}
+    for forged in ({"count": "many"}, {"same": "yes"}, {"least": None}, {"list": "k"}):
+        monkeypatch.setattr(kernels, "trace", lambda _call, _arguments, _hide, forged=forged: {**KERNELS, **forged})
+        assert any("no known form" in note for note in examined(reference, timing, *calls, known=dict(KERNELS))["notes"])
 
-    assert any("no known form" in note for note in examined(reference, timing, *calls, known=known)["notes"])
+
+@pytest.mark.parametrize(
+    ("of_reference", "of_candidate", "flags"),
+    [
+        ({}, {}, set()),
+        ({}, {"count": 0, "least": 0, "list": []}, {"no_kernels"}),
+        ({}, {"same": False}, {"kernels_vary"}),
+        ({}, {"least": 0, "same": False}, {"no_kernels", "kernels_vary"}),
+        ({"count": 0, "least": 0, "list": []}, {"count": 0, "least": 0, "list": []}, set()),
+        ({"same": False}, {"same": False}, set()),
+    ],
+)
+def test_a_candidate_that_runs_nothing_or_other_kernels_from_call_to_call_is_flagged(
+    of_reference: dict[str, Any],
+    of_candidate: dict[str, Any],
+    flags: set[str],
+    gpu: FakeGpu,
+    reference: CaseReference,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from kbench.worker.timing import kernels
+
+    calls = add_one(gpu, 10e-6), add_one(gpu, 4e-6)
+    timing = timed(reference, *calls)
+    monkeypatch.setattr(kernels, "trace", lambda call, _arguments, _hide: {**KERNELS, **(of_reference if call is calls[0] else of_candidate)})
+    found = examined(reference, timing, *calls)
+
+    assert set(found["flags"]) & {"no_kernels", "kernels_vary"} == flags
+    assert found["notes"] == []
 
 
 def lying(gpu: FakeGpu, share: float, monkeypatch: pytest.MonkeyPatch) -> Callable[[torch.Tensor], torch.Tensor]:

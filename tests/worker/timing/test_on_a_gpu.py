@@ -36,6 +36,7 @@ CANDIDATES = {
     "same": ("pass", BODY),
     "sleeps": ("time.sleep(0.001)", BODY),
     "waits": ("float(x[0])", BODY),
+    "varies": ("self.odd = not getattr(self, 'odd', False)\n        if self.odd: torch.sin(x)", BODY),
     "twice": ("torch.relu(torch.exp(x) * 2.0 + 1.0)", BODY),
 }
 BASELINES = ["@compile", "@compile-max-autotune", "@cudagraph"]
@@ -99,6 +100,8 @@ def test_kernels_are_counted_and_named(timings: dict[str, dict[str, Any]]) -> No
     assert (timings["same"]["reference_kernels"], timings["same"]["candidate_kernels"]) == (4, 4)
     assert timings["twice"]["candidate_kernels"] == 8
     assert any("exp" in name for name, _ in timings["same"]["kernels"]["candidate"])
+    assert {name for name, found in timings.items() if "kernels_vary" in found["flags"]} == {"varies"}
+    assert not any("no_kernels" in found["flags"] for found in timings.values())
 
 
 def test_a_sleep_before_the_launch_is_in_the_wall_time_alone_and_is_flagged(timings: dict[str, dict[str, Any]]) -> None:
