@@ -39,8 +39,8 @@ _TEXT_LIMIT = 2000
 _TRACE_LIMIT = 6000
 # How torch's CPU allocator says it, in a plain RuntimeError.
 _OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "Cannot allocate memory", "out of memory")
-# A delay on the caller's stream before the inputs are there, longer than any launch takes (0.2 ms on an H200); and
-# where one call must show what another one need not, longer than all launches of a call on a busy host (20 ms).
+# A delay on the caller's stream before the inputs are there, longer than any launch takes (0.2 ms on an H200). A plain
+# call is made many times; a rehearsed one once, so that there it is longer than all its launches on a busy host (20 ms).
 _DELAY_CYCLES = 400_000
 _LONG_DELAY_CYCLES = 40_000_000
 
