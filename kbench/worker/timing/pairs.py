@@ -81,8 +81,10 @@ _EXCESS_SHARE = 0.2
 _EXCESS_S = 30e-6
 # So often rounds of waits are made before anyone is accused by them.
 _WALL_LOOKS = 6
-# What a caller waits is heard through messages, which take their time.
-_WALL_EXCESS_S = 500e-6
+# What a caller waits is heard through messages, which take their time: rounds of this length make little of it.
+_WALL_EXCESS_S, _WALL_ROUND_S = 500e-6, 4e-3
+# What a wait has on a GPU besides the call: a launch and a synchronisation.
+_WAIT_S = 20e-6
 # A burst has so many calls that they take this long by what the side reports, within these numbers and bytes, and as
 # many as can be queued (a stream holds some thousand launches); it is made so often, for about so long in all.
 _BURST_S = 6e-3
@@ -422,11 +424,13 @@ class CaseTimer:
         return [self._pool[pick] for pick in picks]
 
     def _place_inputs(self, side: Side, picks: list[int], *, shift: int) -> list[tensors.Spec]:
+        return self._place(side, self._sets_of(picks), shift=shift)
+
+    def _place(self, side: Side, sets: list[list[Any]], *, shift: int) -> list[tensors.Spec]:
         layout = tensors.Layout(shift)
         arena = side.session.arenas["inputs"]
         specs = []
-        for pick in picks:
-            values = self._pool[pick]
+        for values in sets:
             spec = tensors.describe(values, place=layout.place, trusted=True)
             tensors.write_tree(arena.memory, spec, values)
             specs.append(spec)
@@ -509,16 +513,14 @@ class CaseTimer:
 
     def _measure_wall(self) -> None:
         """What a caller waits for one call, each on inputs of its own; the outputs of some are compared."""
-        room = self._burst_calls if self._device.type == "cuda" else self._loops + self._untimed
-        slow = max(stats.median(side.seconds) for side in self._sides) > _SLOW_CALL_S
-        calls = min(_WALL_CALLS // 8 if slow else _WALL_CALLS, len(self._pool), max(room, 1))
-        for _ in range(_WALL_ROUNDS // 2 if slow else _WALL_ROUNDS):
+        calls, rounds = self._plan_waits()
+        sets = fresh_sets(self._pool, calls, self._freshen)
+        for _ in range(rounds):
             for side in self._random.sample(self._sides, len(self._sides)):
-                picks = self._random.sample(range(len(self._pool)), calls)
-                for pick in picks:
-                    self._freshen(self._pool[pick])
+                for args in sets:
+                    self._freshen(args)
                 seed = secrets.randbits(62)
-                args = self._place_inputs(side, picks, shift=0)
+                args = self._place(side, sets, shift=0)
                 side.session.arenas["outputs"].poison()
                 self._settle()
                 started = time.perf_counter()
@@ -533,7 +535,25 @@ class CaseTimer:
                     enqueue_s = claimed_seconds({"seconds": answer["enqueue"]})
                     side.enqueue_s += enqueue_s[1:] or enqueue_s
                 if side is self._sides[1] and self._is_to_be_checked():
-                    self._compare(side.session.arenas["outputs"].memory.clone(), self._sets_of(picks), seed)
+                    self._compare(side.session.arenas["outputs"].memory.clone(), sets, seed)
+
+    def _plan_waits(self) -> tuple[int, int]:
+        """How many calls make a round of waits, and how many rounds.
+
+        On a GPU as many as there is room for until they should take long enough for the judge's clock, by what is claimed.
+        """
+        call_s = [stats.median(side.seconds) for side in self._sides]
+        if max(call_s) > _SLOW_CALL_S:
+            return min(_WALL_CALLS // 8, self._room), _WALL_ROUNDS // 2
+        if self._device.type != "cuda":
+            return min(_WALL_CALLS, self._room), _WALL_ROUNDS
+        least_s = min(max(seconds, side.queue_s) for seconds, side in zip(call_s, self._sides, strict=True))
+        return min(max(_WALL_CALLS, math.ceil(_WALL_ROUND_S / least_s)), self._room), _WALL_ROUNDS
+
+    @property
+    def _room(self) -> int:
+        """For so many calls there is memory for inputs and outputs."""
+        return max(1, self._burst_calls if self._device.type == "cuda" else min(self._loops + self._untimed, len(self._places)))
 
     def _measure_bursts(self) -> None:
         """Time the candidate by the judge's own clock, and what a burst costs without calls on the reference's side."""
@@ -625,15 +645,17 @@ class CaseTimer:
             self._measure_wall()
 
     def _hold_against_bursts(self, candidate: Side) -> None:
-        """Hold the candidate's times against bursts; where they cannot be queued, say that nobody vouches for them.
+        """Hold the candidate's times against bursts; where they cannot be queued, against what its callers wait.
 
         The shortest burst, of which neither the host nor the turns at the GPU can have taken anything away, accuses.
         """
-        if sum(candidate.bursts.queued) * 2 <= len(candidate.bursts.queued):
-            # It waits for the device inside its call: so few calls of its host's cannot be told from the turns at the GPU.
-            self._flags.add(samples.CLOCK_UNVERIFIED)
-            return
         call_s = stats.median(candidate.seconds)
+        if sum(candidate.bursts.queued) * 2 <= len(candidate.bursts.queued):
+            # It waits for the device inside its call. What its callers wait is held against a clock: what they wait
+            # longer than it says that the device takes counts against it.
+            self._flags.add(samples.CLOCK_UNVERIFIED)
+            self._vouch(max(0.0, stats.median(candidate.wall_s) - call_s - _WAIT_S), call_s)
+            return
         claimed_s = call_s * self._burst_calls
         excess_s = min(candidate.bursts.seconds) - stats.median(self._overhead_s) - claimed_s
         if excess_s > _BURST_SHARE * claimed_s + _BURST_EXCESS_S:

@@ -355,3 +355,35 @@ def test_a_side_that_cannot_queue_at_the_gate_what_it_queued_in_a_slot_is_flagge
     found = timed(reference, add_one(gpu, 40e-6), add_one(gpu, 20e-6))
 
     assert "clock_unverified" in found["flags"]
+
+
+def test_what_callers_wait_counts_where_nobody_can_vouch_for_a_shorter_time(
+    gpu: FakeGpu, reference: CaseReference, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A candidate as slow as its reference waits inside its call, and reports a tenth of what the device takes."""
+    made = burst_clock(gpu)
+    monkeypatch.setattr(made, "run", lambda clock, _run=made.run, **given: (lambda s, _q, out: (s, False, out))(*_run(clock, **given)))
+    monkeypatch.setattr(pairs, "BurstClock", made)
+    launch = add_one(gpu, 100e-6)
+    measure = slots.CudaTimer.slot
+    calls = (launch, lambda x: launch(x))
+
+    def slot(timer: slots.CudaTimer, request: dict[str, Any]) -> dict[str, Any]:
+        answer = measure(timer, request)
+        return {**answer, "seconds": 0.1 * answer["seconds"]} if timer._call is calls[1] else answer
+
+    monkeypatch.setattr(slots.CudaTimer, "slot", slot)
+
+    found = timed(reference, *calls)
+
+    assert found["speedup"] == pytest.approx(10, rel=0.05)
+    assert found["speedup_low"] < 1.5
+    assert "clock_unverified" in found["flags"]
+
+
+def test_rounds_of_short_waits_are_long_enough_for_the_clock_of_the_judge(gpu: FakeGpu, reference: CaseReference) -> None:
+    found = timed(reference, add_one(gpu, 10e-6), add_one(gpu, 10e-6))
+
+    rounds = len(found["samples"]["candidate_wall_excess_s"])
+    calls = len(found["samples"]["candidate_wall_s"]) / rounds + 1
+    assert calls * 10e-6 >= 2e-3
