@@ -186,7 +186,7 @@ async def build_twice(path: Path, cache: Path) -> tuple[Message, Message]:
     engine = LocalEngine(Options(jobs=1, seed=1, cache=cache), Events())
     try:
         await engine.start()
-        return await engine.built(job), await engine.built(job)
+        return await engine.builds.built(job), await engine.builds.built(job)
     finally:
         await engine.close()
 

@@ -14,7 +14,8 @@ from typing import Any
 from kbench import discovery, samples
 from kbench.config import Config, cache_folder
 from kbench.engines.job import Events, Job, Options, Result
-from kbench.engines.local import MOST_PAIRS_OF_PROCESSES, LocalEngine
+from kbench.engines.local import LocalEngine
+from kbench.engines.timing import MOST_PAIRS_OF_PROCESSES
 from kbench.records import Task, Timing
 
 _SOURCE = """import time

@@ -248,9 +248,9 @@ class _Session(Events):
             "timed": job.timed,
             "repeat": request.repeat if self._timed else None,
             "energy": self._timed and request.energy,
-            "cores": self._engine.options.cores if self._timed else None,
+            "cores": self._engine.machine.options.cores if self._timed else None,
             "seed": request.seed,
-            "sandbox": self._engine.facts["sandbox"],
+            "sandbox": self._engine.machine.facts["sandbox"],
             "contract": request.contract or request.strict,
             "strict": request.strict,
             "sanitize": request.sanitize,
@@ -259,8 +259,8 @@ class _Session(Events):
 
     def _environment(self, job: Job) -> Environment:
         assert self._engine is not None
-        device = job.device if self._engine.facts["gpus"] else "cpu"
-        return dataclasses.replace(self._engine.environment(device), kbench_version=__version__, commit=self._commit, host=platform.node())
+        device = job.device if self._engine.machine.facts["gpus"] else "cpu"
+        return dataclasses.replace(self._engine.machine.environment(device), kbench_version=__version__, commit=self._commit, host=platform.node())
 
     # From a selection to jobs.
 
@@ -271,7 +271,7 @@ class _Session(Events):
         have: set[tuple[str, str]] = set()
         for candidate in selection.candidates:
             task = tasks[candidate.task]
-            device, skip = _device(self._request.device, candidate, engine.facts)
+            device, skip = _device(self._request.device, candidate, engine.machine.facts)
             if self._timed and not skip and device != CUDA_ON_CPU and (task.name, device) not in have and self._request.pair is None:
                 have.add((task.name, device))
                 jobs += self._baseline_jobs(task, device)

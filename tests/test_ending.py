@@ -65,15 +65,15 @@ CLINGS = GOOD.replace(
 KILLED_WHILE_PROBING = """
 import asyncio, os, signal
 from pathlib import Path
-from kbench.engines import local
+from kbench.engines import job, machine
 
 class Channel:
     async def receive(self):
         os.kill(os.getpid(), signal.SIGKILL)
 
-channel, fd = local.channel_pair()
-local.channel_pair = lambda: (Channel(), fd)
-asyncio.run(local.LocalEngine(local.Options(jobs=1, seed=1, cache=Path("cache")), local.Events()).start())
+channel, fd = machine.channel_pair()
+machine.channel_pair = lambda: (Channel(), fd)
+asyncio.run(machine.Machine(job.Options(jobs=1, seed=1, cache=Path("cache")), job.Events()).start())
 """
 FILES = {
     "references/t.py": REFERENCE,

@@ -1,18 +1,24 @@
-"""compute-sanitizer's tools around a candidate, in processes that the zygote forks, and what they found."""
+"""A stage where asked for: compute-sanitizer's tools around a candidate, in processes that the zygote forks, and what they found."""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kbench import findings
-from kbench.records import CheckResult, Status
+from kbench.engines.candidate import MAX_PROCESSES, CandidateProcess, load_request, visible
+from kbench.engines.job import Job
+from kbench.engines.judge import JudgeProcess
+from kbench.engines.machine import Machine
+from kbench.protocol import Message
+from kbench.records import CheckResult, Reason, Status, Verdict, contract, is_gpu
 from kbench.sandbox import Ending, Scratch, Worker, Zygote
 
 NAME = "compute-sanitizer"
@@ -45,6 +51,56 @@ def find_tool() -> str:
 def skipped(why: str) -> list[CheckResult]:
     """A result for each tool that says why none ran."""
     return [CheckResult(name=f"{FAMILY}:{which}", status=Status.SKIP, detail=why) for which in findings.TOOLS]
+
+
+async def sanitize_job(
+    machine: Machine, build_with_lines: Callable[[Job], Awaitable[Message]], judge: JudgeProcess, process: CandidateProcess, job: Job, verdict: Verdict
+) -> Verdict:
+    """Have compute-sanitizer look at a candidate that loads, right or wrong: a fault often says why it is wrong."""
+    if verdict.status not in (Status.PASS, Status.FAIL) or verdict.reason == Reason.LOAD or job.candidate.name.startswith("@"):
+        return verdict
+    tool = find_tool()
+    if not is_gpu(job.device):
+        return with_tools(verdict, skipped("needs CUDA: it watches kernels on a GPU"))
+    if not tool:
+        return with_tools(verdict, skipped("compute-sanitizer not found; it is in the CUDA toolkit: put its folder on PATH, or set CUDA_HOME"))
+    built = await build_with_lines(job)
+    if built.get("ok") is not True and built.get("stage") in ("build", "toolchain"):
+        return with_tools(verdict, skipped(f"cannot be built with line information: {built.get('message')}"))
+    inputs = Scratch()
+    try:
+        async with machine.beside_others(job.device):
+            answer = await judge.calls(job, inputs.path)
+            if "calls" not in answer:
+                return with_tools(verdict, skipped(f"no inputs: {answer.get('detail', judge.end_words)}"))
+            machine.events.stage(job.candidate.label, FAMILY)
+            request = {**load_request(job.candidate), "builds": built.get("builds", {}), "device": "cuda:0", "cases": answer["calls"]}
+            plan = Plan(
+                tool=tool,
+                request=request,
+                policy={"readable": process.may_read(), "hidden": [str(path) for path in machine.options.hidden], "gpu": True},
+                gpu=visible(job.device),
+                limits={"memory_bytes": machine.options.memory_bytes, "max_processes": MAX_PROCESSES},
+                timeout_s=job.settings.timeout_s,
+            )
+            return with_tools(verdict, await sanitize(machine.zygote, plan, inputs))
+    finally:
+        inputs.remove()
+
+
+def with_tools(verdict: Verdict, results: Sequence[CheckResult]) -> Verdict:
+    """Add what compute-sanitizer's tools said; a finding fails an accepted candidate, a tool without an end is an error."""
+    checks = (*verdict.checks, *results)
+    words = {status: [f"{result.name}: {result.detail}" for result in results if result.status is status] for status in Status}
+    skips = list(dict.fromkeys(result.detail for result in results if result.status is Status.SKIP))
+    told = [*words[Status.FAIL], *words[Status.ERROR], *(f"{FAMILY}: skip: {why}" for why in skips)]
+    if verdict.status is Status.PASS:
+        for status in (Status.FAIL, Status.ERROR):
+            first = next((result for result in results if result.status is status), None)
+            if first is not None:
+                reason = contract(first.name.partition(":")[2]) if status is Status.FAIL else Reason.MACHINE
+                return dataclasses.replace(verdict, status=status, reason=reason, detail="; ".join(words[status]), checks=checks)
+    return dataclasses.replace(verdict, checks=checks, warnings=(*verdict.warnings, *told))
 
 
 async def sanitize(zygote: Zygote, plan: Plan, inputs: Scratch) -> list[CheckResult]:

@@ -87,7 +87,7 @@ class _Selftest(Events):
 
     def _jobs(self, entry: Entry) -> Iterator[Job]:
         for kind in entry.expectation.devices:
-            if kind == "cuda" and not self._engine.facts["gpus"]:
+            if kind == "cuda" and not self._engine.machine.facts["gpus"]:
                 self._add(Outcome(entry=entry, device=kind, assessment=Assessment.SKIPPED))
                 continue
             cases = entry.task.cases

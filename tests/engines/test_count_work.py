@@ -9,7 +9,8 @@ from typing import Any
 from kbench import discovery
 from kbench.config import Config
 from kbench.engines.job import Events, Job, Options
-from kbench.engines.local import LocalEngine, _count_work, _opening
+from kbench.engines.judge import count_work, opening_of
+from kbench.engines.machine import Machine
 from kbench.records import Case
 
 REFERENCE = """
@@ -39,12 +40,12 @@ def counted(tmp_path: Path, reference: str) -> dict[str, Any]:
     job = Job(task=task, candidate=candidate, device="cuda:0", settings=settings, cases=task.cases, timed=timed)
 
     async def run() -> dict[str, Any]:
-        engine = LocalEngine(Options(jobs=1, seed=3, cache=tmp_path / "cache"), Events())
+        machine = Machine(Options(jobs=1, seed=3, cache=tmp_path / "cache"), Events())
         try:
-            await engine.start()
-            return await _count_work(engine, job, _opening(engine, job, 1))
+            await machine.start()
+            return await count_work(machine, job, opening_of(machine, job, 1))
         finally:
-            await engine.close()
+            await machine.close()
 
     return asyncio.run(run())
 

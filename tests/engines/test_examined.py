@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbench.engines.local import examined
+from kbench.engines.timing import examined
 from kbench.records import Comparison, Timing
 
 TIMING = Timing(

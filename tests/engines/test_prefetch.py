@@ -14,7 +14,8 @@ import pytest
 
 from kbench import discovery
 from kbench.config import TaskSettings
-from kbench.engines import local
+from kbench.engines import lane
+from kbench.engines.candidate import CandidateProcess
 from kbench.engines.job import Events, Job, Options, Result
 from kbench.engines.local import LocalEngine
 
@@ -51,7 +52,7 @@ class _Collect(Events):
 
 
 def test_every_candidate_is_judged_in_a_process_of_its_own_that_was_there_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "CPU", "no place")
+    monkeypatch.setattr(lane, "CPU", "no place")
     (tmp_path / "t.py").write_text(REFERENCE)
     (tmp_path / "e_not_built").mkdir()
     (tmp_path / "e_not_built/x.cpp").write_text("#error no\n")
@@ -66,13 +67,13 @@ def test_every_candidate_is_judged_in_a_process_of_its_own_that_was_there_before
     jobs[2] = dataclasses.replace(jobs[2], candidate=dataclasses.replace(jobs[2].candidate, language="cpp"))
     collected = _Collect()
     started: list[Any] = []
-    open_for_judge = local.CandidateProcess.open_for_judge
+    open_for_judge = CandidateProcess.open_for_judge
 
-    def counted(process: local.CandidateProcess) -> int:
+    def counted(process: CandidateProcess) -> int:
         started.append((process, process._judge_fd is not None))
         return open_for_judge(process)
 
-    monkeypatch.setattr(local.CandidateProcess, "open_for_judge", counted)
+    monkeypatch.setattr(CandidateProcess, "open_for_judge", counted)
 
     async def run() -> dict[Any, Any]:
         engine = LocalEngine(Options(jobs=1, gpu_jobs=1, seed=1, cache=tmp_path / "cache", hidden=()), collected)

@@ -86,7 +86,7 @@ def test_each_job_goes_to_a_lane_of_its_place_and_a_movable_one_to_any_gpu() -> 
 )
 def test_there_is_a_lane_for_each_gpu_that_jobs_may_use(gpus: list[dict[str, Any]], jobs: list[Job], expected: list[str], tmp_path: Path) -> None:
     engine = LocalEngine(Options(jobs=2, seed=1, cache=tmp_path), Events())
-    engine.facts = {"gpus": gpus}
+    engine.machine.facts = {"gpus": gpus}
     found = engine.places(Queue(jobs).pools())
     asyncio.run(engine.close())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbench.engines.local import shares
+from kbench.engines.timing import shares
 
 
 def test_a_number_of_pairs_is_shared_out_exactly() -> None:

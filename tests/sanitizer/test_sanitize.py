@@ -16,7 +16,6 @@ from kbench import discovery
 from kbench.config import Config
 from kbench.engines import sanitize
 from kbench.engines.job import Job, Options
-from kbench.engines.local import with_tools
 from kbench.engines.once import judge
 from kbench.records import Case, CheckResult, Status, Task, Verdict
 from kbench.sandbox import Scratch, Zygote
@@ -126,16 +125,16 @@ def test_findings_fail_an_accepted_candidate_and_explain_a_wrong_one() -> None:
     verdict = Verdict(task="t", candidate="c", device="cuda:0", status=Status.PASS)
     found = CheckResult(name="sanitize:racecheck", status=Status.FAIL, detail="a race")
     unsure = CheckResult(name="sanitize:memcheck", status=Status.ERROR, detail="no end")
-    failed = with_tools(verdict, [unsure, found])
+    failed = sanitize.with_tools(verdict, [unsure, found])
     assert (failed.status, failed.reason, failed.detail) == (Status.FAIL, "contract:racecheck", "sanitize:racecheck: a race")
-    assert with_tools(verdict, [unsure]).status is Status.ERROR
-    wrong = with_tools(Verdict(task="t", candidate="c", device="cuda:0", status=Status.FAIL, reason="values"), [found])
+    assert sanitize.with_tools(verdict, [unsure]).status is Status.ERROR
+    wrong = sanitize.with_tools(Verdict(task="t", candidate="c", device="cuda:0", status=Status.FAIL, reason="values"), [found])
     assert (wrong.reason, wrong.warnings) == ("values", ("sanitize:racecheck: a race",))
 
 
 def test_where_the_tool_is_absent_the_skip_says_what_to_do() -> None:
     verdict = Verdict(task="t", candidate="c", device="cpu", status=Status.PASS)
-    skipped = with_tools(verdict, sanitize.skipped("compute-sanitizer not found; it is in the CUDA toolkit"))
+    skipped = sanitize.with_tools(verdict, sanitize.skipped("compute-sanitizer not found; it is in the CUDA toolkit"))
     assert skipped.status is Status.PASS
     assert skipped.warnings == ("sanitize: skip: compute-sanitizer not found; it is in the CUDA toolkit",)
     assert [check.status for check in skipped.checks] == [Status.SKIP] * 4
