@@ -56,6 +56,8 @@ _DISK_SHARE = 0.5
 # What is taken on the disk, or shared in memory, is looked for when so much of the limit may have been taken since the last look.
 _DISK_STEP = 0.25
 _SHARED_MEMORY = "/dev/shm"
+# Some kernels are built without this list.
+_OWN_CHILDREN = "/proc/thread-self/children"
 _BLOCK_BYTES = 512
 
 # Bound before a candidate, in a fork, can patch them.
@@ -263,7 +265,7 @@ class Keeper:
         return self._killed - killed_before
 
     def _end_one_by_one(self) -> None:
-        end_trees(_children(os.getpid()))
+        end_trees(children())
 
     def _reap(self) -> None:
         while True:
@@ -324,7 +326,7 @@ def end_with_parent(number: int) -> None:
 
 def children() -> list[int]:
     """The processes that have this one for their parent."""
-    return list(_children(os.getpid()))
+    return _lister()(os.getpid())
 
 
 class _Disk:
@@ -478,7 +480,7 @@ def _close_all_but(kept: int) -> None:
 
 def _descendants(root: int) -> Iterator[int]:
     """Yield every process below `root`, parents first."""
-    children_of = _children if os.path.exists(f"/proc/{root}/task/{root}/children") else _children_by_scan()
+    children_of = _lister()
     seen = {root}
     queue = [root]
     while queue:
@@ -487,6 +489,11 @@ def _descendants(root: int) -> Iterator[int]:
                 seen.add(pid)
                 queue.append(pid)
                 yield pid
+
+
+def _lister() -> Callable[[int], list[int]]:
+    """How to find the children of a process on this kernel."""
+    return _children if os.path.exists(_OWN_CHILDREN) else _children_by_scan()
 
 
 def _children(pid: int) -> list[int]:

@@ -323,6 +323,8 @@ def main() -> None:
     options = json.loads(sys.argv[4])
     if options.pop("unfenced", False):
         landlock.fence_signals = lambda: False
+    if options.pop("unlisted", False):
+        keeper._OWN_CHILDREN = "/proc/no-such-list"
     if options.pop("grandparent", False) and os.fork():
         # The keeper's parent: waits to be killed.
         os.close(status_fd)

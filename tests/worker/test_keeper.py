@@ -68,7 +68,9 @@ class Kept:
 
     def close(self) -> None:
         self.keeper.kill()
-        self.keeper.communicate()
+        self.keeper.wait()
+        # Not to its end: what a keeper fails to end may hold it for ever.
+        self.keeper.stdout.close()
         os.close(self.status)
         os.close(self.alive)
 
@@ -132,6 +134,12 @@ def test_a_daemon_is_ended(keep: Any) -> None:
 
 def test_many_leftovers_are_ended_whatever_group_or_state_they_are_in(keep: Any) -> None:
     assert keep("daemon_of_children").report()["leftovers"] == 6
+
+
+@pytest.mark.parametrize("unlisted", [False, True])
+def test_where_signals_are_not_fenced_all_leftovers_are_found(keep: Any, unlisted: bool) -> None:
+    """Also where the kernel lists no children."""
+    assert keep("daemon_of_children", unfenced=True, unlisted=unlisted).report()["leftovers"] == 6
 
 
 def test_a_child_that_had_ended_is_no_leftover(keep: Any) -> None:
