@@ -295,6 +295,21 @@ def test_a_killed_keeper_leaves_no_orphan_and_the_run_goes_on(start: Callable[..
     run.await_nothing()
 
 
+@pytest.mark.parametrize("number", [TERM, KILL])
+def test_a_stopped_keeper_is_ended_with_all_below_it(start: Callable[..., Run], number: signal.Signals) -> None:
+    run = start("verify", "t/b_loop", "--jobs", "1", "--device", "cpu")
+    run.await_that(lambda: run.calls.stat().st_size, "the candidate never began")
+    (zygote,) = children_of(run.process.pid)
+    keepers = children_of(zygote)
+    for keeper in keepers:
+        os.kill(keeper, signal.SIGSTOP)
+
+    run.process.send_signal(number)
+
+    run.process.communicate(timeout=DEADLINE_S)
+    run.await_nothing()
+
+
 def test_a_killed_zygote_is_an_error_and_leaves_nothing(start: Callable[..., Run]) -> None:
     run = start("verify", "t/a_good", "t/b_loop", "--jobs", "1", "--device", "cpu")
     assert "pass  t/a_good" in run.await_line()

@@ -89,7 +89,7 @@ def serve(control: Channel, roles: Mapping[str, Role]) -> None:
         pass
     finally:
         for pid in keepers.values():
-            _signal(pid, signal.SIGTERM)
+            _end(pid)
         while keepers:
             _reap(keepers, block=True)
 
@@ -106,7 +106,7 @@ def _preload() -> dict[str, Role]:
 def _serve(message: Message, control: Channel, keepers: dict[int, int], roles: Mapping[str, Role]) -> None:
     if message["op"] == "end":
         if pid := keepers.get(message["id"]):
-            _signal(pid, signal.SIGTERM)
+            _end(pid)
         return
     fds = control.take_fds()
     # A keeper that is told to end before it listens would leave all to nobody.
@@ -206,11 +206,11 @@ def _end_orphans(keepers: dict[int, int]) -> None:
                 os.waitpid(pid, 0)
 
 
-def _signal(pid: int, number: int) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        pass
+def _end(pid: int) -> None:
+    """Ask a keeper for its end, also one that somebody has stopped: all below it would live on."""
+    for number in (signal.SIGTERM, signal.SIGCONT):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 if __name__ == "__main__":
