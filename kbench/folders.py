@@ -13,6 +13,20 @@ _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _BLOCK_BYTES = 512
 
 
+OWN, GIVEN = "own", "given"
+
+
+def make(path: str | os.PathLike[str]) -> None:
+    """Make a private folder, with one where a stranger may do what he wants and one that he may only read.
+
+    Raises:
+        OSError: there is something already, or no room.
+    """
+    os.mkdir(path, stat.S_IRWXU)
+    for name in (OWN, GIVEN):
+        os.mkdir(os.path.join(path, name))
+
+
 def remove(path: str | os.PathLike[str]) -> None:
     """Remove a folder with all that is in it, as far as the system lets us.
 

@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -16,7 +17,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from kbench import folders, warm
 from kbench.errors import MachineError
@@ -328,14 +329,24 @@ def direct_pair() -> tuple[int, int]:
 
 
 class Scratch:
-    """A private folder for one candidate: `own`, where it may do what it wants, and `given`, which it may only read."""
+    """A private folder for one candidate: `own`, where it may do what it wants, and `given`, which it may only read.
+
+    The keeper makes it before the candidate and removes it after it, so that none is left whenever this process is killed.
+    """
 
     def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="kbench-"))
-        self.own = self.path / "own"
-        self.given = self.path / "given"
-        self.own.mkdir()
-        self.given.mkdir()
+        self.path = Path(tempfile.gettempdir(), f"kbench-{secrets.token_hex(8)}")
+        self.own = self.path / folders.OWN
+        self.given = self.path / folders.GIVEN
+
+    def make(self) -> Self:
+        """Make it where no keeper does.
+
+        Raises:
+            OSError: it cannot be made.
+        """
+        folders.make(self.path)
+        return self
 
     def give(self, file: Path) -> Path:
         """Copy a file to where the candidate may read it; the place of the copy.

@@ -61,9 +61,9 @@ CLINGS = GOOD.replace(
     "return x * 2 + 1",
     "ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)\n        if os.fork() == 0:\n            os.setsid()\n            time.sleep(600)\n        time.sleep(600)",
 )
-# kbench up to the moment when it asks another process what the machine is.
+# kbench up to the moment when it asks another process what the machine is: about to ask, or waiting for the answer.
 KILLED_WHILE_PROBING = """
-import asyncio, os, signal
+import asyncio, os, signal, sys
 from pathlib import Path
 from kbench.engines import job, machine
 
@@ -73,6 +73,8 @@ class Channel:
 
 channel, fd = machine.channel_pair()
 machine.channel_pair = lambda: (Channel(), fd)
+if sys.argv[1] == "about":
+    machine.Zygote.spawn = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 asyncio.run(machine.Machine(job.Options(jobs=1, seed=1, cache=Path("cache")), job.Events()).start())
 """
 FILES = {
@@ -265,8 +267,9 @@ def test_whenever_it_is_ended_nothing_is_left_and_no_row_is_lost(start: Callable
     assert run.rows() == rows
 
 
-def test_who_is_killed_while_the_machine_is_probed_leaves_nothing(start: Callable[..., Run]) -> None:
-    run = start(program=("-c", KILLED_WHILE_PROBING))
+@pytest.mark.parametrize("moment", ["about", "waiting"])
+def test_who_is_killed_while_the_machine_is_probed_leaves_nothing(start: Callable[..., Run], moment: str) -> None:
+    run = start(moment, program=("-c", KILLED_WHILE_PROBING))
     run.process.communicate(timeout=DEADLINE_S)
 
     assert run.process.returncode == -KILL

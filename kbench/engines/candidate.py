@@ -89,7 +89,7 @@ class CandidateProcess:
         self._worker = self._machine.zygote.spawn("candidate", args, [fd, service_fd])
 
     def _limits(self, scratch: Path) -> dict[str, Any]:
-        """What it and all that it starts may use; the keeper removes the scratch folder, too."""
+        """What it and all that it starts may use; the keeper makes and removes the scratch folder, too."""
         return {
             "memory_bytes": self._machine.options.memory_bytes,
             "max_processes": MAX_PROCESSES,

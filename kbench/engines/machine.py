@@ -40,7 +40,6 @@ class Machine:
         channel, fd = channel_pair()
         scratch = Scratch()
         folder = str(scratch.path)
-        # Its keeper removes the folder, also where this process is killed meanwhile.
         args = {"scratch": folder, "visible": os.environ.get("CUDA_VISIBLE_DEVICES"), "limits": {"scratch": folder}}
         worker = self.zygote.spawn("probe", args, [fd])
         try:

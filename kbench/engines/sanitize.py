@@ -67,7 +67,7 @@ async def sanitize_job(
     built = await build_with_lines(job)
     if built.get("ok") is not True and built.get("stage") in ("build", "toolchain"):
         return with_tools(verdict, skipped(f"cannot be built with line information: {built.get('message')}"))
-    inputs = Scratch()
+    inputs = Scratch().make()
     try:
         async with machine.beside_others(job.device):
             answer = await judge.calls(job, inputs.path)
@@ -113,7 +113,7 @@ async def sanitize(zygote: Zygote, plan: Plan, inputs: Scratch) -> list[CheckRes
 
 async def _run(zygote: Zygote, plan: Plan, inputs: Scratch, which: str) -> CheckResult:
     started = time.monotonic()
-    scratch, reports = Scratch(), Scratch()
+    scratch, reports = Scratch().make(), Scratch().make()
     report = reports.path / f"{which}.xml"
     readable = [*plan.policy["readable"], str(inputs.path)]
     args = {

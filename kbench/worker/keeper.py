@@ -68,8 +68,8 @@ _exit = os._exit
 class Limits:
     """What a worker and all that it starts may use together; None is without limit.
 
-    `scratch` is the folder that is theirs: `disk_bytes` and `disk_entries` bound it, and it goes when they
-    have gone. `max_tasks` bounds processes and threads, where the kernel lets us; for root without a user of
+    `scratch` is the folder that is theirs: it is made for them, `disk_bytes` and `disk_entries` bound it, and
+    it goes when they have gone. `max_tasks` bounds processes and threads, where the kernel lets us; for root without a user of
     its own nothing else does.
     """
 
@@ -99,6 +99,8 @@ def keep(run: Callable[[], None], *, status_fd: int, limits: Limits) -> NoReturn
     """
     code = 70
     try:
+        if limits.scratch:
+            folders.make(limits.scratch)
         keeper = Keeper(status_fd=status_fd, limits=limits)
         report = keeper.keep(run)
         keeper.sweep()

@@ -66,7 +66,7 @@ def run(tmp_path: Path, body: str = "pass") -> dict[str, CheckResult]:
     case = CaseReference(reference, Case(), trials=2, tolerance=Tolerance(by_dtype={}, default=(1e-4, 1e-4)))
 
     async def go() -> list[CheckResult]:
-        inputs, zygote = Scratch(), Zygote()
+        inputs, zygote = Scratch().make(), Zygote()
         try:
             await zygote.start()
             plan = sanitize.Plan(

@@ -179,7 +179,6 @@ def test_no_more_tasks_than_the_limit_are_let_through(keep: Any) -> None:
 @pytest.mark.parametrize("work", ["fill_disk", "fill_disk_namelessly", "fill_disk_with_names"])
 def test_who_fills_the_disk_is_ended(keep: Any, tmp_path: Path, work: str) -> None:
     scratch = tmp_path / "scratch"
-    scratch.mkdir()
 
     report = keep(work, scratch=str(scratch), disk_bytes=100 * 2**20, disk_entries=2000).report()
 
@@ -190,7 +189,6 @@ def test_who_fills_the_disk_is_ended(keep: Any, tmp_path: Path, work: str) -> No
 @pytest.mark.parametrize("work", ["return", "nest_folders", "fill_disk_with_names"])
 def test_the_scratch_folder_goes_with_the_worker(keep: Any, tmp_path: Path, work: str) -> None:
     scratch = tmp_path / "scratch"
-    scratch.mkdir()
     kept = keep(work, scratch=str(scratch), disk_entries=2000)
     kept.report()
 
