@@ -41,7 +41,7 @@ _LINEAR = 0.03
 # launches of 86, wherever their memory lay.
 _CPU_SCATTER = 0.003
 _GPU_SCATTER, _FIRST_LAUNCH_S, _LAUNCH_S = (0.0015, 0.035), 0.1e-6, 0.075e-6
-# A host takes about so long for each launch that it queues.
+# No host takes less for a launch that it queues.
 _QUEUE_S = 5e-6
 
 # Lists with an entry for each pair or slot, which several processes' samples add to.
@@ -125,18 +125,22 @@ def is_linear(lengths: Sequence[int], seconds: Sequence[Sequence[float]]) -> boo
 def placement(timer: str, *sides: tuple[float, float]) -> float:
     """How much the log ratio of two sides scatters from one pair of processes to another, as a standard deviation.
 
-    Each of `sides` is what a call takes and what the host takes to queue it, in seconds. Where a process's memory and
-    its channel to the device lie stays the same for its life.
+    Each of `sides` is the seconds that a call takes, and how many launches it makes. Where a process's memory and its
+    channel to the device lie stays the same for its life.
     """
-    return math.hypot(*(_scatter(timer, call_s, queue_s) for call_s, queue_s in sides))
+    return math.hypot(*(_scatter(timer, call_s, launches) for call_s, launches in sides))
 
 
-def _scatter(timer: str, call_s: float, queue_s: float) -> float:
+def launches_at_most(queue_s: float) -> float:
+    """How many launches a call may make that the host takes so long to queue, as long as nobody has counted them."""
+    return queue_s / _QUEUE_S
+
+
+def _scatter(timer: str, call_s: float, launches: float) -> float:
     if timer == "cpu_monotonic":
         return _CPU_SCATTER
-    launches = max(1.0, queue_s / _QUEUE_S)
     least, most = _GPU_SCATTER
-    return min(max((_FIRST_LAUNCH_S + _LAUNCH_S * (launches - 1)) / call_s, least), most)
+    return min(max((_FIRST_LAUNCH_S + _LAUNCH_S * max(0.0, launches - 1)) / call_s, least), most)
 
 
 def is_settled(samples: Samples) -> bool:

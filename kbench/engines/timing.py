@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -30,25 +29,35 @@ async def time_job(
 ) -> tuple[Verdict, tuple[Timing, ...]]:
     """Have the judge time every case; the verdict is another where that fails."""
     timings: list[Timing] = []
+    repeats = shares(machine.options.repeat, _processes(machine, job))
     async with machine.alone(job.device):
+        # The first time in the process that was verified.
         for case in job.timed:
-            parts: list[Timing] = []
-            started = time.monotonic()
-            for repeat in shares(machine.options.repeat, _processes(machine, job)):
-                # The first time in the process that was verified, then in pairs of fresh ones.
-                measure = functools.partial(_time_afresh, process_for) if parts else functools.partial(_time_once, process)
-                answer, failed = await measure(judge, case, job, repeat)
-                if failed is not None:
-                    status, reason, detail = failed
-                    return dataclasses.replace(verdict, status=status, reason=reason, detail=detail, case=case), tuple(timings)
-                parts.append(timing_from(answer["timing"]))
-                if job.settings.processes is None and (is_settled(parts) or time.monotonic() - started > _AFRESH_S):
-                    break
-            timings.append(pooled(parts))
+            answer, failed = await _time_once(process, judge, case, job, repeats[0])
+            if failed is not None:
+                return _failed(verdict, case, failed), tuple(timings)
+            timings.append(timing_from(answer["timing"]))
         if is_gpu(job.device) and machine.options.examine:
             # Only now: what is examined may leave the process the slower for it.
             timings = [examined(timing, *await judge.examine(timing.case, job, process)) for timing in timings]
+        # Then in pairs of fresh ones, as far as they are asked for or needed.
+        for index, first in enumerate(timings):
+            parts = [first]
+            started = time.monotonic()
+            for repeat in repeats[1:]:
+                if job.settings.processes is None and (is_settled(parts) or time.monotonic() - started > _AFRESH_S):
+                    break
+                answer, failed = await _time_afresh(process_for, judge, first.case, job, repeat)
+                if failed is not None:
+                    return _failed(verdict, first.case, failed), tuple(timings[:index])
+                parts.append(timing_from(answer["timing"]))
+            timings[index] = pooled(parts)
     return verdict, tuple(timings)
+
+
+def _failed(verdict: Verdict, case: str, failure: _Failure) -> Verdict:
+    status, reason, detail = failure
+    return dataclasses.replace(verdict, status=status, reason=reason, detail=detail, case=case)
 
 
 def _processes(machine: Machine, job: Job) -> int:
@@ -111,18 +120,11 @@ def pooled(parts: Sequence[Timing]) -> Timing:
     """Join what several pairs of processes measured of one case; what is no sample is as the first saw it."""
     if len(parts) == 1:
         return parts[0]
-    joined = samples.joined([part.samples for part in parts])
-    concluded = samples.conclude(joined)
+    joined = _concluded(parts[0], samples.joined([part.samples for part in parts]))
     return dataclasses.replace(
-        parts[0],
-        **{
-            **concluded,
-            "verdict": Comparison(concluded["verdict"]),
-            "flags": tuple(concluded["flags"]),
-            "extra": {**parts[0].extra, **concluded["extra"], **_costs(*(part.extra for part in parts))},
-        },
+        joined,
+        extra={**joined.extra, **_costs(*(part.extra for part in parts))},
         notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
-        samples=joined,
     )
 
 
@@ -132,12 +134,31 @@ def examined(timing: Timing, answer: Message | None, late: bool) -> Timing:
     if found is None:
         why = "no answer in time" if late else str((answer or {}).get("detail") or "a process ended")
         return dataclasses.replace(timing, notes=(*timing.notes, f"graph and kernels not measured: {why}"))
+    added = {**found["samples"], "flags": sorted({*timing.samples["flags"], *found["flags"]})}
+    launches = [found["extra"].get(f"{side}_kernels") for side in ("reference", "candidate")]
+    if None not in launches:
+        # Until they were counted, there was no more than a guess.
+        added["placement"] = samples.placement(timing.timer, *zip((timing.reference_s, timing.candidate_s), launches, strict=True))
+    concluded = _concluded(timing, {**timing.samples, **added})
+    return dataclasses.replace(
+        concluded,
+        extra={**concluded.extra, **found["extra"], **_costs(timing.extra, found["cost"])},
+        notes=(*timing.notes, *found["notes"]),
+    )
+
+
+def _concluded(timing: Timing, measured: Mapping[str, Any]) -> Timing:
+    """Give a timing that says what these samples do."""
+    concluded = samples.conclude(measured)
     return dataclasses.replace(
         timing,
-        extra={**timing.extra, **found["extra"], **_costs(timing.extra, found["cost"])},
-        flags=tuple(sorted({*timing.flags, *found["flags"]})),
-        notes=(*timing.notes, *found["notes"]),
-        samples={**timing.samples, **found["samples"], "flags": sorted({*timing.samples["flags"], *found["flags"]})},
+        **{
+            **concluded,
+            "verdict": Comparison(concluded["verdict"]),
+            "flags": tuple(concluded["flags"]),
+            "extra": {**timing.extra, **concluded["extra"]},
+        },
+        samples=measured,
     )
 
 

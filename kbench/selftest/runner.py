@@ -63,6 +63,7 @@ def run_selftest(
         seed=seed,
         cache=cache,
         repeat=_REPEAT,
+        examine=False,
         sandbox=sandbox,
         hidden=tuple({entry.task.reference for entry in entries}),
     )

@@ -86,10 +86,11 @@ _WALL_EXCESS_S, _WALL_ROUND_S = 500e-6, 4e-3
 # What a wait has on a GPU besides the call: a launch and a synchronisation.
 _WAIT_S = 20e-6
 # A burst has so many calls that they take this long by what the side reports, within these numbers and bytes, and as
-# many as can be queued (a stream holds some thousand launches); it is made so often, for about so long in all.
+# many as can be queued (a stream holds some thousand launches, of which an output's copy is one); it is made so often, for about so long in all.
 _BURST_S = 6e-3
 _BURST_CALLS = (2, 256)
 _BURST_BYTES = 2**30
+_BURST_LAUNCHES = 1000
 _BURSTS = (3, 5)
 _BURSTS_S = 0.5
 # What a burst may take beyond that: on an H200 the turns that two processes take at one GPU cost a burst 0.6 ms, less
@@ -559,10 +560,10 @@ class CaseTimer:
         """Time the candidate by the judge's own clock, and what a burst costs without calls on the reference's side."""
         reference, candidate = self._sides
         claimed_s = stats.median(candidate.seconds)
-        enqueue_s = max(side.queue_s for side in self._sides)
         n_bytes = sum(t.numel() * t.element_size() for t in [*tensors.tensors_in(self._pool[0]), *self._returned]) or 1
         least, most = _BURST_CALLS
-        count = max(least, min(most, _BURST_BYTES // n_bytes, math.ceil(_BURST_S / claimed_s)))
+        most = min(most, _BURST_BYTES // n_bytes, _BURST_LAUNCHES // (1 + len(self._returned)))
+        count = max(least, min(most, math.ceil(_BURST_S / claimed_s)))
         for side in self._sides:
             self._prepare(side, count, outputs=count)
         self._burst_calls = count
@@ -571,13 +572,14 @@ class CaseTimer:
         sets = fresh_sets(self._pool, count, self._freshen)
         clock = BurstClock(candidate.session, sets)
         # The first one makes the allocator grow, too.
-        while not clock.run(count=count, seed=0, limit_s=_queue_limit_s(count, enqueue_s))[1] and count > least:
+        while not clock.run(count=count, seed=0, limit_s=_queue_limit_s(count, candidate.queue_s))[1] and count > least:
             count = max(least, count // 2)
         self._burst_calls = count
-        limit_s = _queue_limit_s(count, enqueue_s)
+        limit_s = _queue_limit_s(count, candidate.queue_s)
         times = max(_BURSTS[0], min(_BURSTS[1], int(_BURSTS_S / (count * claimed_s))))
         idle = BurstClock(reference.session, sets)
-        idle.run(count=count, seed=0, limit_s=limit_s)
+        # For its outputs, which are handed over from now on: nothing waits for calls that it may not be able to queue.
+        idle.run(count=count, seed=0, limit_s=0.0)
         for _ in range(times):
             self._overhead_s.append(idle.run(count=count, seed=0, limit_s=limit_s, calls=False)[0])
             for args in sets[:count]:
@@ -699,7 +701,7 @@ class CaseTimer:
         timer = "cuda_events_cold" if self._device.type == "cuda" else "cpu_monotonic"
         measured = {
             "format": samples.FORMAT,
-            "placement": samples.placement(timer, *((stats.median(side.seconds), side.queue_s) for side in self._sides)),
+            "placement": samples.placement(timer, *((stats.median(side.seconds), samples.launches_at_most(side.queue_s)) for side in self._sides)),
             "pairs_a_block": per_block,
             "orders": orders,
             "precision": self._settings["precision"],
