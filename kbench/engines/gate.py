@@ -109,7 +109,7 @@ class Lease:
         # Nobody is seen where his processes are hidden from this one.
         named = f" ({'; '.join(map(_process, holders))})" if holders else ""
         work = "its work" if not holders else "timing" if "WRITE" in holders.values() else "verifying"
-        text = f"waiting for another kbench{named} to finish {work} on {'this CPU' if self._device == 'cpu' else self._device}"
+        text = f"waiting for another kbench{named} to finish {work} on {'this CPU' if self._device == 'cpu' else f'GPU {self._device}'}"
         if text != self._told:
             self._told = text
             self._tell(text)
