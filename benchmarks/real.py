@@ -100,7 +100,7 @@ def time_pairs(pairs: Sequence[Pair], *, device: str) -> list[Outcome]:
         jobs = [_job(pair, Path(folder), device) for pair in pairs]
 
         async def run() -> None:
-            engine = LocalEngine(Options(jobs=1, seed=7, cache=cache_folder(), examine=False), collected)
+            engine = LocalEngine(Options(jobs=1, seed=7, cache=cache_folder()), collected)
             try:
                 await engine.start()
                 await engine.run(jobs)

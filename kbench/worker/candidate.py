@@ -13,6 +13,7 @@ import importlib.util
 import os
 import socket
 import sys
+import time
 import traceback
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -39,9 +40,11 @@ _TEXT_LIMIT = 2000
 _TRACE_LIMIT = 6000
 # How torch's CPU allocator says it, in a plain RuntimeError.
 _OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "Cannot allocate memory", "out of memory")
-# A delay on the caller's stream before the inputs are there, longer than any launch takes (0.2 ms on an H200). A plain
-# call is made many times; a rehearsed one once, so that there it is longer than all its launches on a busy host (20 ms).
-_DELAY_CYCLES = 400_000
+# A delay on the caller's stream before the inputs are there, longer than it takes the host to launch a call: at least
+# and at most (1 and 4 ms on an H200), and in between twice what the last call took. A host took 5 to 20 us a launch. A
+# rehearsed call is made once only, so that there it is longer than all its launches on a busy host (20 ms).
+_DELAY_CYCLES = (2_000_000, 8_000_000)
+_CYCLES_A_NS = 2
 _LONG_DELAY_CYCLES = 40_000_000
 
 # How much longer a launch may take while it is traced.
@@ -50,6 +53,7 @@ _TRACED_LAUNCH = 4
 # Bound before a candidate can patch them.
 _no_grad = torch.no_grad
 _copy = torch.Tensor.copy_
+_now_ns = time.perf_counter_ns
 _fill = torch.Tensor.fill_
 
 
@@ -95,6 +99,7 @@ class Worker:
         torch.set_num_threads(int(args["threads"]))
         self.globals = GlobalState()
         self.timer: slots.Timer | None = None
+        self._delay_cycles = _DELAY_CYCLES[0]
         self.steady: steady.Steady | None = None
         self.emulation: Emulation | None = None
         self._build_socket = build_socket
@@ -240,9 +245,10 @@ class Worker:
             slots.poison_free_memory(request.get("fill", 0))
         if request["seed"] is not None:
             seed_everything(request["seed"])
+        started_ns = _now_ns()
         with way.around():
             if self.device.type == "cuda":
-                torch.cuda._sleep(_DELAY_CYCLES if way.rehearse is None else _LONG_DELAY_CYCLES)
+                torch.cuda._sleep(self._delay_cycles if way.rehearse is None else _LONG_DELAY_CYCLES)
             if request["staged"]:
                 self._deliver(request["args"], request["staged"])
             with self._running(draws_there=True):
@@ -250,6 +256,8 @@ class Worker:
             memory.set_malloc_fill(0)
             state = generator_state(self.device)
             spec, given, copied = self._hand_over(result, request["outputs"])
+        least, most = _DELAY_CYCLES
+        self._delay_cycles = min(most, max(least, 2 * _CYCLES_A_NS * (_now_ns() - started_ns)))
         answer = {"tree": spec, "copied": copied, "generators": state, "changed": self.globals.changes()}
         if self.device.type == "cuda":
             answer["cuda_error"] = cudart.last_error()
