@@ -198,6 +198,7 @@ class Zygote:
         self._warm_s = warm_s
         self._process: subprocess.Popen[bytes] | None = None
         self._pid = 0
+        self._is_ready = False
         self._socket: socket.socket | None = None
         self._numbers = itertools.count(1)
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the zygote
@@ -225,6 +226,7 @@ class Zygote:
         theirs.close()
         try:
             await asyncio.wait_for(ParentChannel(ours).receive(), _ZYGOTE_START_S)
+            self._is_ready = True
         except (Closed, TimeoutError):
             words = self._last_words()
             await self.close()
@@ -285,6 +287,9 @@ class Zygote:
             await self._close_warm(self._socket)
         elif self._socket is not None:
             self._socket.close()
+        if self._process is not None and not self._is_ready:
+            # It imports for seconds, in which it hears nothing, and has nobody to end.
+            self._process.kill()
         for _ in range(100):
             if self._process is None or self._process.poll() is not None:
                 break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import select
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from kbench.sandbox import Zygote
 
 ROOT = Path(__file__).parents[1]
 # Far above what any of this takes; only a hang gets there.
@@ -324,3 +327,19 @@ def test_a_killed_zygote_is_an_error_and_leaves_nothing(start: Callable[..., Run
     assert run.process.returncode == 4, said
     run.await_nothing()
     assert run.rows()[0] == "a_good"
+
+
+def test_a_zygote_that_is_still_loading_is_not_waited_for() -> None:
+    """It hears nothing while it imports torch, and whoever gave up a command would wait for that."""
+
+    async def interrupted() -> int | None:
+        zygote = Zygote()
+        starting = asyncio.create_task(zygote.start())
+        while zygote._process is None:
+            await asyncio.sleep(0)
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        await zygote.close()
+        return zygote._process.returncode
+
+    assert asyncio.run(interrupted()) == -signal.SIGKILL
