@@ -4,7 +4,8 @@ Usage: python3 scripts/cuda_on_cpu_against_device.py FOLDER [--candidates]
 
 For an H100 or H200. The corpus of tests/worker/cuda_on_cpu is built with nvcc. Every right kernel must give the expected results there and
 be clean under compute-sanitizer; of every planted fault it is told which of compute-sanitizer's tools see it. The
-candidates, if asked for, are verified on the GPU, and must come out as they did on the CPU. Outputs go to FOLDER.
+candidates, if asked for, are verified on the GPU, and must come out as they did on the CPU. Outputs go to FOLDER, and
+record.json is what tests/worker/cuda_on_cpu/h200.json holds of it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 CORPUS = ROOT / "tests/worker/cuda_on_cpu/corpus"
@@ -70,6 +72,7 @@ def main(out: Path, *, candidates: bool) -> None:
     given = {kernel.name: list(kernel.arguments()) for kernel in (*KERNELS, *PLANTED)}
     for name, arguments in given.items():
         (out / f"{name}.args").write_bytes(pickle.dumps([_plain(argument) for argument in arguments]))
+    record: dict[str, Any] = {"right": [], "errors": {}, "planted": {}, "candidates": {}}
     tell("building")
     libraries = build(out)
     tell("built", len(libraries), "files")
@@ -82,6 +85,7 @@ def main(out: Path, *, candidates: bool) -> None:
                 call = [f"{libraries[fault.file]}:fault_{fault.name}"]
                 jobs[pool.submit(child, out, call, tool)] = f"planted {fault.name} ({fault.reason})"
             else:
+                record["planted"][fault.name] = None
                 tell(f"known verdict  planted {fault.name} ({fault.reason}): no tool looks for it")
         jobs |= {pool.submit(child, out, everything, tool): f"right kernels, {tool}" for tool in TOOLS}
         for job in as_completed(jobs):
@@ -90,28 +94,35 @@ def main(out: Path, *, candidates: bool) -> None:
             (out / f"{re.sub(r'[^a-z_]+', '-', what)}.txt").write_text(text)
             errors = _errors(code, text)
             if what.startswith("planted"):
+                record["planted"][what.split()[1]] = errors if isinstance(errors, int) else "did not end"
                 agrees = "agrees" if isinstance(errors, int) and errors > 0 else "NOT SEEN"
                 tell(f"{agrees:<14} {what}: {errors} errors")
             elif what == "right kernels, alone":
                 results = {kernel.name: _result(out, kernel, given[kernel.name]) for kernel in KERNELS}
+                record["right"] = sorted(name for name, result in results.items() if result == "as expected")
                 wrong = {name: result for name, result in results.items() if result != "as expected"}
                 tell(f"{'DIFFERS' if wrong else 'agrees':<14} {what}: {len(results) - len(wrong)} of {len(results)} as expected; {wrong or text[-100:]}")
             else:
+                record["errors"][what.split()[-1]] = errors
                 tell(f"{'agrees' if errors == 0 else 'ALARM':<14} {what}: {errors} errors")
     if candidates:
-        verify(tell)
+        record["candidates"] = verify(tell)
+    (out / "record.json").write_text(json.dumps(record, indent=1) + "\n")
     tell("done")
 
 
-def verify(tell: Callable[..., None]) -> None:
-    """Verify the candidates on the GPU."""
+def verify(tell: Callable[..., None]) -> dict[str, str]:
+    """Verify the candidates on the GPU; the status of each."""
+    found = {}
     call = [sys.executable, "-m", "kbench", "verify", *CANDIDATES, "--device", "cuda", "--json"]
     done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, check=False)
     for line in done.stdout.splitlines():
         verdict = json.loads(line)
         label = f"{verdict['task']}/{verdict['candidate']}"
+        found[label] = verdict["status"]
         agrees = "agrees" if verdict["status"] == CANDIDATES[label] else "DIFFERS"
         tell(f"{agrees:<14} {label}: {verdict['device']} {verdict['status']} {verdict['reason']} {verdict['detail'][:300]}")
+    return found
 
 
 def build(out: Path) -> dict[str, Path]:
