@@ -19,7 +19,8 @@ from kbench import samples, stats
 from kbench.worker import tensors
 from kbench.worker.session import CandidateFault
 from kbench.worker.timing import steady
-from kbench.worker.timing.pairs import CaseTimer, Side, claimed_number, claimed_seconds
+from kbench.worker.timing.pairs import CaseTimer
+from kbench.worker.timing.side import Side, claimed_number, claimed_seconds
 
 # Chains are for short calls: what takes longer than this is told apart well enough by a slot.
 _STEADY_MOST_S = 1e-3

@@ -27,10 +27,12 @@ from kbench.worker.reference import CaseReference, ReferenceFault
 from kbench.worker.seeding import seed_everything
 from kbench.worker.session import CandidateFault, CaseSession
 from kbench.worker.timing import light
-from kbench.worker.timing.burst import BurstClock, Bursts, fresh_sets
+from kbench.worker.timing.burst import BurstClock, fresh_sets
 from kbench.worker.timing.ceilings import Ceilings
 from kbench.worker.timing.idle import cpu_seconds
 from kbench.worker.timing.monitor import Monitor, Observation, busy_before, monitor
+from kbench.worker.timing.side import Side, claimed_number, claimed_seconds
+from kbench.worker.timing.vouch import Vouching
 
 # CUDA events on an H200 step by 32 ns; on others by up to a microsecond, which is measured.
 EVENT_STEP_S = 32e-9
@@ -54,9 +56,11 @@ _WARM_S = 0.05
 _WARM_CAP_S = 1.0
 _WARM_TURN_S = 5e-3
 _WARM_TURN_CALLS = 200
-# What a caller waits is measured in rounds of both sides, so that a busy moment of the host meets both.
+# What a caller waits is measured in rounds of both sides, so that a busy moment of the host meets both; on a GPU they have
+# as many calls, within these numbers, as should take so long.
 _WALL_ROUNDS = 4
 _WALL_CALLS = (16, 64)
+_WALL_ROUND_S = 4e-3
 # Pairs of hot slots: the least that give a 99 % interval, and a few.
 _HOT_PAIRS = 12
 # Calls that take longer than this are waited for less often.
@@ -75,18 +79,8 @@ _REPORTED = ("hidden", "enqueue", "sm_clock_hz", "cpu_s", "preemptions", "page_f
 # The share of slots whose outputs are compared, and the least number.
 _CHECKED_SHARE = 0.08
 _CHECKED_LEAST = 3
-# What a side may spend between the judge's clock and its own beyond what the reference's side spends, as a share of
-# what it reports and in seconds a slot: work that is done outside of the measured span shows here.
-_EXCESS_SHARE = 0.2
-_EXCESS_S = 30e-6
 # So often rounds of waits are made before anyone is accused by them.
 _WALL_LOOKS = 6
-# What a caller waits is heard through messages, which take their time: rounds of this length make little of it. Between
-# two waits outputs are handed over; one process takes longer for it than another, by a fifth as seen on an H200.
-_WALL_EXCESS_S, _WALL_ROUND_S = 500e-6, 4e-3
-_HOST_SHARE = 0.3
-# What a wait has on a GPU besides the call: a launch and a synchronisation.
-_WAIT_S = 20e-6
 # A burst has so many calls that they take this long by what the side reports, within these numbers and bytes, and as
 # many as can be queued (a stream holds some thousand launches, of which an output's copy is one); it is made so often, for about so long in all.
 _BURST_S = 6e-3
@@ -95,11 +89,6 @@ _BURST_BYTES = 2**30
 _BURST_LAUNCHES = 1000
 _BURSTS = (3, 5)
 _BURSTS_S = 0.5
-# What a burst may take beyond that: on an H200 the turns that two processes take at one GPU cost a burst 0.6 ms, less
-# some 0.05 ms now and then and more by 0.4 ms.
-_BURST_SHARE, _BURST_EXCESS_S = 0.25, 150e-6
-# From this share on it is no more what calls take longer for being made in a row (on two streams by 37 % on an H200).
-_BURST_SHARE_MOST = 0.5
 # The share of bursts whose outputs are compared.
 _BURSTS_CHECKED = 0.4
 # How long the judge waits for a side to queue its calls: at least, and in multiples of what that took before.
@@ -110,44 +99,6 @@ _WATCHES = 4
 _WATCH_SHARE = 0.12
 _SETTLE_S, _WATCH_S = 0.01, 0.02
 _IDLE_SHARE = 0.1
-
-
-class Side:
-    """One of the two processes, with what it has reported."""
-
-    def __init__(self, session: CaseSession) -> None:
-        self.session = session
-        self.seconds: list[float] = []
-        self.outside_s: list[float] = []
-        self.reports: list[dict[str, Any]] = []
-        self.hot_s: list[float] = []
-        self.wall_s: list[float] = []
-        self.wall_excess_s: list[float] = []
-        self.bursts = Bursts()
-        self.enqueue_s: list[float] = []
-        self.memory_bytes: int | None = None
-        # What its slots kept the device busy for, and its calls outside of slots.
-        self.busy_s = 0.0
-        self.calls = 0
-
-    def ask(self, op: str, **arguments: Any) -> dict[str, Any]:
-        """Ask the process at the other end."""
-        return self.session.peer.ask("time", op, **arguments)
-
-    @property
-    def was_disturbed(self) -> bool:
-        """Whether the scheduler took a core away from the last slot."""
-        return samples.is_disturbed(self.reports[-1])
-
-    @property
-    def queue_s(self) -> float:
-        """What its host takes to queue a call."""
-        return stats.median([report.get("enqueue", 0.0) for report in self.reports] or [0.0])
-
-    def discard(self) -> None:
-        """Forget the last slot."""
-        for kept in (self.seconds, self.outside_s, self.reports):
-            kept.pop()
 
 
 class CaseTimer:
@@ -186,7 +137,7 @@ class CaseTimer:
         self._discarded = 0
         self._overhead_s: list[float] = []
         self._burst_calls = 0
-        self._vouched = 1.0
+        self._vouching = Vouching()
         self._watched = 0
         self._idle_cpu_s = self._idle_s = 0.0
         self._stolen_share = 0.0
@@ -632,64 +583,21 @@ class CaseTimer:
         if isinstance(changed, list) and changed:
             raise CandidateFault(exploit("global_state"), f"while it was timed it changed {', '.join(str(name)[:80] for name in changed[:6])}")
         if candidate.bursts.seconds:
-            self._hold_against_bursts(candidate)
+            self._vouching.hold_bursts(candidate, overhead_s=self._overhead_s, calls=self._burst_calls)
         elif self._device.type == "cpu":
-            claimed_s = stats.median(candidate.seconds) * self._loops
-            found, allowed = _excess(candidate, self._loops), _excess(reference, self._loops)
-            self._vouch(self._hold_against_clock(found, allowed, claimed_s, _EXCESS_S, "a slot"), claimed_s)
+            self._vouching.hold_slots(candidate, reference, calls=self._loops)
         self._hold_waits(reference, candidate)
 
     def _hold_waits(self, reference: Side, candidate: Side) -> None:
         """Hold what callers wait against the judge's clock; so few rounds may all have met a busy moment, and are made again."""
         for looks_left in reversed(range(_WALL_LOOKS)):
-            calls = len(candidate.wall_s) / max(len(candidate.wall_excess_s), 1)
-            waited_s = stats.median(candidate.wall_s) * calls
             try:
-                slack_s = _WALL_EXCESS_S + _HOST_SHARE * max(0.0, stats.median(reference.wall_excess_s))
-                self._hold_against_clock(candidate.wall_excess_s, reference.wall_excess_s, waited_s, slack_s, "a round of waits")
+                self._vouching.hold_waits(candidate, reference)
                 return
             except CandidateFault:
                 if not looks_left:
                     raise
             self._measure_wall()
-
-    def _hold_against_bursts(self, candidate: Side) -> None:
-        """Hold the candidate's times against bursts; where they cannot be queued, against what its callers wait.
-
-        The shortest burst, of which neither the host nor the turns at the GPU can have taken anything away, accuses.
-        """
-        call_s = stats.median(candidate.seconds)
-        if sum(candidate.bursts.queued) * 2 <= len(candidate.bursts.queued):
-            # It waits for the device inside its call. What its callers wait is held against a clock: what they wait
-            # longer than it says that the device takes counts against it.
-            self._flags.add(samples.CLOCK_UNVERIFIED)
-            self._vouch(max(0.0, stats.median(candidate.wall_s) - call_s - _WAIT_S), call_s)
-            return
-        claimed_s = call_s * self._burst_calls
-        excess_s = min(candidate.bursts.seconds) - stats.median(self._overhead_s) - claimed_s
-        if excess_s > _BURST_SHARE_MOST * claimed_s + _BURST_EXCESS_S:
-            words = f"its process reports {call_s:.3g} s a call; {self._burst_calls} calls in a row take {excess_s + claimed_s:.3g} s by the judge's clock"
-            raise CandidateFault(exploit("clock"), words)
-        self._vouch(excess_s if excess_s > _BURST_SHARE * claimed_s + _BURST_EXCESS_S else 0.0, claimed_s)
-
-    def _hold_against_clock(self, found: list[float], allowed: list[float], claimed_s: float, slack_s: float, what: str) -> float:
-        """Hold seconds that the judge found on the candidate's side against those to be expected there; what is in doubt.
-
-        What is hidden is hidden every time; what a busy machine adds is not.
-        """
-        limit_s = slack_s + _EXCESS_SHARE * claimed_s
-        excess_s = stats.quantile(found, 0.1) - max(0.0, stats.quantile(allowed, 0.75))
-        if excess_s > limit_s:
-            words = f"its process reports {claimed_s:.3g} s for {what}; by the judge's clock that takes {excess_s:.3g} s more than it should"
-            raise CandidateFault(exploit("clock"), words)
-        doubt_s = stats.median(found) - max(0.0, stats.median(allowed))
-        return doubt_s if doubt_s > limit_s else 0.0
-
-    def _vouch(self, doubt_s: float, claimed_s: float) -> None:
-        """Too noisy to accuse and too far off to vouch for: what is unexplained counts against the speed-up."""
-        if doubt_s > 0.0:
-            self._flags.add(samples.CLOCK_UNVERIFIED)
-            self._vouched = claimed_s / (claimed_s + doubt_s)
 
     def _hold_against_light(self) -> dict[str, Any]:
         """Say how fast the work could be done, and refuse a time that cannot be."""
@@ -730,8 +638,8 @@ class CaseTimer:
             "reference_wall_excess_s": reference.wall_excess_s,
             "candidate_wall_excess_s": candidate.wall_excess_s,
             "idle_processors": self._idle_cpu_s / self._idle_s if self._idle_s else None,
-            "vouched": self._vouched,
-            "flags": sorted({*self._flags, *seen.flags}),
+            "vouched": self._vouching.share,
+            "flags": sorted({*self._flags, *self._vouching.flags, *seen.flags}),
         }
         concluded = samples.conclude(measured)
         return {
@@ -773,22 +681,12 @@ class CaseTimer:
         return sum(side.busy_s + sum(side.bursts.seconds) + side.calls * seconds for side, seconds in zip(self._sides, call_s, strict=True))
 
 
-def _excess(side: Side, loops: int) -> list[float]:
-    """What each slot took by the judge's clock beyond what the side's own clock says."""
-    return [outside - inside * loops for outside, inside in zip(side.outside_s, side.seconds, strict=True)]
-
-
 def _layout_of(args: list[Any]) -> list[tuple[Any, ...]]:
     return [(t.shape, t.stride(), t.dtype) for t in tensors.tensors_in(args)]
 
 
 def _queue_limit_s(count: int, enqueue_s: float) -> float:
     return _QUEUE_S + _QUEUE_FACTOR * count * enqueue_s
-
-
-def claimed_number(claim: object) -> float | None:
-    """Parse a claimed number strictly; None where there is none."""
-    return float(claim) if type(claim) in (bool, int, float) and 0 <= claim < math.inf else None  # type: ignore[operator,arg-type]
 
 
 def _warm_calls(calls: int, latest_s: float) -> int:
@@ -803,11 +701,3 @@ def _stolen_ticks() -> tuple[int, int]:
     except (OSError, ValueError, IndexError):
         return 0, 0
     return fields[-1], sum(fields)
-
-
-def claimed_seconds(answer: dict[str, Any]) -> list[float]:
-    """Parse claimed times strictly."""
-    claimed = answer.get("seconds")
-    if isinstance(claimed, list) and claimed and all(type(s) in (int, float) and 0 < s < math.inf for s in claimed):
-        return [float(s) for s in claimed]
-    raise CandidateFault(exploit("clock"), "its process reported no time, or one that cannot be")

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from kbench.worker import cudart, tensors
-from kbench.worker.timing import kernels, pairs, slots, steady
+from kbench.worker.timing import kernels, pairs, slots, steady, vouch
 
 CLOCK_HZ = 1.98e9
 # What an H200 showed: an event pair, and a launch.
@@ -166,6 +166,6 @@ def install(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     monkeypatch.setattr(pairs, "monitor", lambda _: None)
     monkeypatch.setattr(pairs, "BurstClock", burst_clock(gpu))
     # Of which the clock of the judge's process knows nothing, either.
-    monkeypatch.setattr(pairs, "_WALL_EXCESS_S", math.inf)
+    monkeypatch.setattr(vouch, "_WALL_EXCESS_S", math.inf)
     monkeypatch.setattr(steady, "_renew_generator", lambda _: None)
     return gpu

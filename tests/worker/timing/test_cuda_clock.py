@@ -345,12 +345,17 @@ def test_a_side_that_reports_what_its_calls_take_is_vouched_for(gpu: FakeGpu, re
     assert found["extra"]["burst_calls"] > 16
 
 
-def test_a_side_that_cannot_queue_at_the_gate_what_it_queued_in_a_slot_is_flagged(
-    gpu: FakeGpu, reference: CaseReference, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def unqueued(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have nobody queue a burst's calls in time."""
     made = burst_clock(gpu)
     monkeypatch.setattr(made, "run", lambda clock, _run=made.run, **given: (lambda s, _q, out: (s, False, out))(*_run(clock, **given)))
     monkeypatch.setattr(pairs, "BurstClock", made)
+
+
+def test_a_side_that_cannot_queue_at_the_gate_what_it_queued_in_a_slot_is_flagged(
+    gpu: FakeGpu, reference: CaseReference, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unqueued(gpu, monkeypatch)
 
     found = timed(reference, add_one(gpu, 40e-6), add_one(gpu, 20e-6))
 
@@ -361,9 +366,7 @@ def test_what_callers_wait_counts_where_nobody_can_vouch_for_a_shorter_time(
     gpu: FakeGpu, reference: CaseReference, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A candidate as slow as its reference waits inside its call, and reports a tenth of what the device takes."""
-    made = burst_clock(gpu)
-    monkeypatch.setattr(made, "run", lambda clock, _run=made.run, **given: (lambda s, _q, out: (s, False, out))(*_run(clock, **given)))
-    monkeypatch.setattr(pairs, "BurstClock", made)
+    unqueued(gpu, monkeypatch)
     launch = add_one(gpu, 100e-6)
     measure = slots.CudaTimer.slot
     calls = (launch, lambda x: launch(x))

@@ -1,0 +1,62 @@
+"""One of the two processes that are timed, as the judge sees it: what it was asked, and what it claims."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kbench import samples, stats
+from kbench.records import exploit
+from kbench.worker.session import CandidateFault, CaseSession
+from kbench.worker.timing.burst import Bursts
+
+
+class Side:
+    """One of the two processes, with what it has reported."""
+
+    def __init__(self, session: CaseSession) -> None:
+        self.session = session
+        self.seconds: list[float] = []
+        self.outside_s: list[float] = []
+        self.reports: list[dict[str, Any]] = []
+        self.hot_s: list[float] = []
+        self.wall_s: list[float] = []
+        self.wall_excess_s: list[float] = []
+        self.bursts = Bursts()
+        self.enqueue_s: list[float] = []
+        self.memory_bytes: int | None = None
+        # What its slots kept the device busy for, and its calls outside of slots.
+        self.busy_s = 0.0
+        self.calls = 0
+
+    def ask(self, op: str, **arguments: Any) -> dict[str, Any]:
+        """Ask the process at the other end."""
+        return self.session.peer.ask("time", op, **arguments)
+
+    @property
+    def was_disturbed(self) -> bool:
+        """Whether the scheduler took a core away from the last slot."""
+        return samples.is_disturbed(self.reports[-1])
+
+    @property
+    def queue_s(self) -> float:
+        """What its host takes to queue a call."""
+        return stats.median([report.get("enqueue", 0.0) for report in self.reports] or [0.0])
+
+    def discard(self) -> None:
+        """Forget the last slot."""
+        for kept in (self.seconds, self.outside_s, self.reports):
+            kept.pop()
+
+
+def claimed_number(claim: object) -> float | None:
+    """Parse a claimed number strictly; None where there is none."""
+    return float(claim) if type(claim) in (bool, int, float) and 0 <= claim < math.inf else None  # type: ignore[operator,arg-type]
+
+
+def claimed_seconds(answer: dict[str, Any]) -> list[float]:
+    """Parse claimed times strictly."""
+    claimed = answer.get("seconds")
+    if isinstance(claimed, list) and claimed and all(type(s) in (int, float) and 0 < s < math.inf for s in claimed):
+        return [float(s) for s in claimed]
+    raise CandidateFault(exploit("clock"), "its process reported no time, or one that cannot be")
