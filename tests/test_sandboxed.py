@@ -206,3 +206,41 @@ def test_without_landlock_the_record_says_unsandboxed_and_require_refuses(tmp_pa
     assert required.returncode == 4
     assert "`--sandbox require`: unsandboxed (this kernel has no Landlock)" in required.stderr
     assert len((results / "verdicts.csv").read_text().splitlines()) == 2
+
+
+FILTERED = """
+import torch
+
+def filtered():
+    return next(line for line in open("/proc/self/status") if line.startswith("Seccomp:")).split()[1]
+
+class {name}(torch.nn.Module):
+    def forward(self, x):
+        {note}
+        return x * 2 + 1
+
+def get_inputs():
+    return [torch.randn(8, 8)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_both_sides_of_the_clock_have_a_system_call_filter(tmp_path: Path) -> None:
+    """A filter makes each system call take longer; a reference without one would look faster than itself."""
+    for path, text in {
+        "kbench.toml": "",
+        "references/t.py": FILTERED.format(name="Model", note=f"open({str(tmp_path / 'seen')!r}, 'a').write(filtered())"),
+        "candidates/t/c.py": FILTERED.format(name="ModelNew", note="assert filtered() == '2'"),
+    }.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    command = [sys.executable, "-m", "kbench", "time", "--root", str(tmp_path), "--device", "cpu", "--repeat", "4"]
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parent), "KBENCH_CACHE_DIR": str(tmp_path / "cache")}
+
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+
+    assert run.returncode == 0, run.stdout + run.stderr
+    # The judge, which verifies, and the process that is timed.
+    assert set((tmp_path / "seen").read_text()) == {"0", "2"}

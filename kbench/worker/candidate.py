@@ -67,13 +67,15 @@ def prepare() -> None:
 
 
 def main(args: Mapping[str, Any], fds: list[int]) -> None:
-    """Confine this process if it will hold a candidate, then serve the judge until it hangs up."""
+    """Confine this process as far as it has to be, then serve the judge until it hangs up."""
     channel = Channel(socket.socket(fileno=fds[0]), accept_fds=True)
     build_socket = socket.socket(fileno=fds[1])
     os.environ["CUDA_VISIBLE_DEVICES"] = args["gpu"]
     sandbox = "trusted"
     if policy := args.get("confine"):
         sandbox = str(confine.confine(confine.Policy.from_json(policy)))
+    else:
+        confine.filter_calls()
     worker = Worker(args, build_socket)
     channel.send({"ok": True, "sandbox": sandbox, "pid": os.getpid()})
     Channel(build_socket.dup()).send({"op": "ready"})
