@@ -35,11 +35,11 @@ _STEAL_SHARE = 0.01
 STEADY = ("graph", "stream")
 # Slopes over the two stretches of three chains differ by no more than this.
 _LINEAR = 0.03
-# What a side's time scatters by from one process to another, as a share of it: on a CPU an allowance; on a GPU at least
-# and at most, and in between so many seconds for the first launch and for each further one. Seen on an H200 in 9 and 4
-# fresh processes: 0.11 us of one of 4 us, 0.07 of one of 14, 0.11 of one of 178, 0.13 of two of 26, and 2.8 us of 40
-# launches of 86, wherever their memory lay.
-_CPU_SCATTER = 0.003
+# What a side's time scatters by from one process to another, as a share of it: on a CPU at least, and in seconds (as seen
+# of 7 us on two cores); on a GPU at least and at most, and in between so many seconds for the first launch and for each
+# further one. Seen on an H200 in 9 and 4 fresh processes: 0.11 us of one of 4 us, 0.07 of one of 14, 0.11 of one of 178,
+# 0.13 of two of 26, and 2.8 us of 40 launches of 86, wherever their memory lay.
+_CPU_SCATTER, _CPU_SCATTER_S = 0.003, 90e-9
 _GPU_SCATTER, _FIRST_LAUNCH_S, _LAUNCH_S = (0.0015, 0.035), 0.1e-6, 0.075e-6
 # No host takes less for a launch that it queues.
 _QUEUE_S = 5e-6
@@ -138,7 +138,7 @@ def launches_at_most(queue_s: float) -> float:
 
 def _scatter(timer: str, call_s: float, launches: float) -> float:
     if timer == "cpu_monotonic":
-        return _CPU_SCATTER
+        return max(_CPU_SCATTER, _CPU_SCATTER_S / call_s)
     least, most = _GPU_SCATTER
     return min(max((_FIRST_LAUNCH_S + _LAUNCH_S * max(0.0, launches - 1)) / call_s, least), most)
 

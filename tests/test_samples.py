@@ -162,8 +162,9 @@ def test_a_host_that_sleeps_before_its_launch_has_not_launched_hundreds() -> Non
     assert samples.placement("cuda_events_cold", (14e-6, samples.launches_at_most(1e-3))) == pytest.approx(0.035)
 
 
-def test_on_a_cpu_processes_differ_by_a_share() -> None:
-    assert samples.placement("cpu_monotonic", (20e-6, 1), (5e-3, 9)) == pytest.approx(0.003 * 2**0.5)
+def test_on_a_cpu_processes_differ_by_a_share_and_short_calls_by_more() -> None:
+    assert samples.placement("cpu_monotonic", (2e-3, 1), (5e-3, 9)) == pytest.approx(0.003 * 2**0.5)
+    assert samples.placement("cpu_monotonic", (7e-6, 1)) == pytest.approx(0.0129, rel=0.01)
 
 
 @pytest.mark.parametrize("scatter", [0.004, 0.008, 0.014])

@@ -98,6 +98,7 @@ class Worker:
         self.call: Any = None
         self._aside: tuple[Any, Any] = (None, None)
         self.factory: Any = None
+        self._ballast = memory.ballast()
         torch.set_num_threads(int(args["threads"]))
         self.globals = GlobalState()
         self.timer: slots.Timer | None = None
