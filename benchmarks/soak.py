@@ -73,7 +73,8 @@ class Tally:
     rows: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     ends: Counter[str] = field(default_factory=Counter)
-    gone_s: list[float] = field(default_factory=list)
+    # By how kbench was ended.
+    gone_s: dict[str, list[float]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
 
@@ -151,7 +152,7 @@ class Round:
             end = self._end(process, patient=patient)
             ended_s = time.monotonic()
             code = process.wait(DEADLINE_S)
-            self._await_nobody(ended_s)
+            self._await_nobody(end, ended_s)
             out.seek(0)
             err.seek(0)
             told, said = out.read().decode(errors="replace"), err.read().decode(errors="replace")
@@ -224,7 +225,7 @@ class Round:
                 detail = next((row.detail for row in rows if f"{row.task}/{row.candidate}" == label), "")
                 self._wrong(f"{label}: {found.get(label)} instead of {deserved}: {detail[:200]}")
 
-    def _await_nobody(self, since_s: float) -> None:
+    def _await_nobody(self, end: str, since_s: float) -> None:
         """Wait until no process of the run and no scratch folder is left; how long that took."""
         while left := self._left():
             if time.monotonic() - since_s > DEADLINE_S:
@@ -232,7 +233,7 @@ class Round:
                 self._end_everybody()
                 return
             time.sleep(0.01)
-        self._tally.gone_s.append(time.monotonic() - since_s)
+        self._tally.gone_s.setdefault(end, []).append(time.monotonic() - since_s)
 
     def _left(self) -> list[str]:
         processes = [f"process {pid} {name}" for pid, name in self._processes() if "warm" not in name]
@@ -304,11 +305,12 @@ def main() -> int:
 
 
 def tell(rounds: int, tally: Tally, seconds: float) -> None:
-    gone = sorted(tally.gone_s) or [0.0]
+    gone = sorted(seconds for end in tally.gone_s.values() for seconds in end) or [0.0]
+    most = ", ".join(f"{end} {max(seconds):.2f}" for end, seconds in tally.gone_s.items())
     print(
         f"{platform.node()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.0f}, {seconds / 60:.0f} min: {rounds} rounds, {tally.runs} runs of kbench, "
         f"{tally.rows} rows; ends {dict(tally.ends)}; nobody left after median {statistics.median(gone):.2f} s, "
-        f"95 % {gone[int(0.95 * (len(gone) - 1))]:.2f} s, most {gone[-1]:.2f} s; {len(tally.problems)} wrong; kinds {dict(tally.kinds)}",
+        f"95 % {gone[int(0.95 * (len(gone) - 1))]:.2f} s, most by end {most}; {len(tally.problems)} wrong; kinds {dict(tally.kinds)}",
         flush=True,
     )
 
