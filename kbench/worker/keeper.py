@@ -108,8 +108,7 @@ def keep(run: Callable[[], None], *, status_fd: int, limits: Limits) -> NoReturn
         if limits.scratch:
             # Nobody waits for that, and nobody shall.
             os.close(status_fd)
-            with contextlib.suppress(OSError):
-                os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+            _be_ordinary()
             folders.remove(limits.scratch)
         code = 0
     except BaseException:  # noqa: BLE001 - whatever happens here must not return into the zygote
@@ -258,6 +257,9 @@ class Keeper:
             if self._fenced:
                 # To everybody inside the fence but this process.
                 _send(-1, signal.SIGKILL)
+                # None of them forks any more. To reap the dead the kernel may wait for whoever looks at them in /proc, and
+                # that one for the processor: a second, if this process takes it from everybody.
+                _be_ordinary()
             else:
                 self._end_one_by_one()
             received = signal.sigtimedwait((signal.SIGCHLD,), round_s)
@@ -314,6 +316,12 @@ def end_trees(roots: Iterable[int]) -> None:
                         _send(-group, number)
                 # Ids are given in order: this one is not another process's before all others were used up.
                 _send(pid, number)
+
+
+def _be_ordinary() -> None:
+    """Take the processor from nobody any more."""
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
 def become_reaper() -> None:
