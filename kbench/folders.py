@@ -11,8 +11,7 @@ from collections.abc import Iterator
 
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _BLOCK_BYTES = 512
-
-
+# What a stranger's folder is made of.
 OWN, GIVEN = "own", "given"
 
 

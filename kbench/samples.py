@@ -38,11 +38,11 @@ _LINEAR = 0.03
 # What a side's time scatters by from one process to another, as a share of it: on a CPU at least, and in seconds (as seen
 # of 7 us on two cores); on a GPU at least and at most, and in between so many seconds for the first launch and for each
 # further one. Seen on an H200 in 9 and 4 fresh processes: 0.11 us of one of 4 us, 0.07 of one of 14, 0.11 of one of 178,
-# 0.13 of two of 26, and 2.8 us of 40 launches of 86, wherever their memory lay.
+# 0.13 of two of 26, and 2.8 us of 40 launches of 88, wherever their memory lay.
 _CPU_SCATTER, _CPU_SCATTER_S = 0.003, 90e-9
 _GPU_SCATTER, _FIRST_LAUNCH_S, _LAUNCH_S = (0.0015, 0.035), 0.1e-6, 0.075e-6
-# No host takes less for a launch that it queues.
-_QUEUE_S = 5e-6
+# Rather too short, so that launches are too many: torch's took 20 us each on one host, those of C++ take less.
+_QUEUE_S = 2e-6
 
 # Lists with an entry for each pair or slot, which several processes' samples add to.
 _LISTS = tuple(

@@ -23,7 +23,7 @@ import csv, sys
 for r in csv.DictReader(open(sys.argv[1])):
     if r["candidate"].startswith("@"): print(r["task"], r["case"], r["candidate"], r["status"], r["verdict"], r["reason"], r["detail"][:200], "cold", r["reference_s"], r["candidate_s"], "wall", r["candidate_wall_s"], "graph", r["candidate_graph_s"], r["flags"], r["notes"][:200])
 ' "$1"; }
-echo "== verify $SECONDS"; timeout 150 python3 -m kbench verify --root "$out" --trials 20 --timeout 60 --json >"$out/verify.jsonl" 2>"$out/verify.err"; echo "exit $?"; tail -c 600 "$out/verify.err"; show "$out/verify.jsonl"
-echo "== time $SECONDS"; timeout "${TIME_S:-280}" python3 -m kbench time --root "$out" --device cuda --timeout 120 --json "$@" >"$out/time.jsonl" 2>"$out/time.err"; echo "exit $?"; tail -c 900 "$out/time.err"; show "$out/time.jsonl"; baselines "$out/results/timings.csv"
+echo "== verify $SECONDS"; timeout "${VERIFY_S:-900}" python3 -m kbench verify --root "$out" --trials 20 --timeout 600 --json >"$out/verify.jsonl" 2>"$out/verify.err"; echo "exit $?"; tail -c 600 "$out/verify.err"; show "$out/verify.jsonl"
+echo "== time $SECONDS"; timeout "${TIME_S:-900}" python3 -m kbench time --root "$out" --device cuda --timeout 400 --json "$@" >"$out/time.jsonl" 2>"$out/time.err"; echo "exit $?"; tail -c 900 "$out/time.err"; show "$out/time.jsonl"; baselines "$out/results/timings.csv"
 echo "== report $SECONDS"; python3 -m kbench report --root "$out" --output "$out/report.md"; head -c 2500 "$out/report.md"
 echo "== end $SECONDS"

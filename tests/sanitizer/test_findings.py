@@ -50,8 +50,8 @@ LINE = "<path>/x/cuda.cu</path><line>7</line>"
 @pytest.mark.parametrize(
     ("modules", "place", "own"),
     [
-        ((CUDART, "/root/.cache/kbench/builds/0f/own.so", "/opt/torch/lib/libtorch_python.so"), "", True),
-        ((CUDART, "/venv/site-packages/torch/lib/libtorch_cuda.so", "/root/.cache/kbench/builds/0f/own.so"), "", False),
+        ((CUDART, "/home/user/.cache/kbench/builds/0f/own.so", "/venv/lib/libtorch_python.so"), "", True),
+        ((CUDART, "/venv/site-packages/torch/lib/libtorch_cuda.so", "/home/user/.cache/kbench/builds/0f/own.so"), "", False),
         ((CUDART, "/venv/site-packages/nvidia/cublas/lib/libcublasLt.so.13"), LINE, False),
         (("/usr/lib/x86_64-linux-gnu/libcuda.so.1", "/tmp/kbench-x/triton/ab/__triton_launcher.cpython-312-x86_64-linux-gnu.so"), "", True),
         ((), LINE, True),

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kbench.worker import pids
+from kbench.worker import keeper, pids
 
 # Far above what any of this takes; only a hang gets there.
 DEADLINE_S = 30
@@ -258,3 +258,23 @@ def test_a_confined_worker_cannot_end_or_stop_its_keeper(keep: Any) -> None:
     report = keep("attack").report()
 
     assert report["exit"] == 4, "not every signal was refused"
+
+
+def test_who_reaps_the_dead_takes_the_processor_from_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a real-time priority the kernel span for a second while it reaped: whom it waited for had no processor."""
+    did: list[object] = []
+    kept = keeper.Keeper(status_fd=0, limits=keeper.Limits(max_processes=8))
+    kept._fenced = True
+
+    def reap() -> None:
+        did.append("reap")
+        kept._alone = True
+
+    monkeypatch.setattr(keeper, "_send", lambda *_: did.append("kill"))
+    monkeypatch.setattr(os, "sched_setscheduler", lambda _pid, policy, _parameter: did.append(policy))
+    monkeypatch.setattr(signal, "sigtimedwait", lambda *_: None)
+    monkeypatch.setattr(kept, "_reap", reap)
+
+    kept._end_all()
+
+    assert did == ["kill", os.SCHED_OTHER, "reap"]

@@ -82,7 +82,8 @@ _CHECKED_LEAST = 3
 # So often rounds of waits are made before anyone is accused by them.
 _WALL_LOOKS = 6
 # A burst has so many calls that they take this long by what the side reports, within these numbers and bytes, and as
-# many as can be queued (a stream holds some thousand launches, of which an output's copy is one); it is made so often, for about so long in all.
+# many as can be queued: a stream holds some thousand launches, of which the copy of an output is one. It is made so
+# often, for about so long in all.
 _BURST_S = 6e-3
 _BURST_CALLS = (2, 256)
 _BURST_BYTES = 2**30

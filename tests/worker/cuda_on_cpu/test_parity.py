@@ -2,7 +2,7 @@
 
 `h200.json` holds what it said: the right kernels, which gave the expected results and left each of compute-sanitizer's
 tools without an error, for each planted fault the errors of the tool that looks for its kind (null: none does, or none
-can see it), and the verdicts on candidates. What the CPU says of each kernel is held in `test_corpus`.
+can see it; a text: it had not ended when the tool was stopped), and the verdicts on candidates. What the CPU says of each kernel is held in `test_corpus`.
 """
 
 from __future__ import annotations
