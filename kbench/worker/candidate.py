@@ -121,6 +121,7 @@ class Worker:
             "burst": lambda request, _: self._timer().burst(request, gate.Gate(self.arenas["gate"])),
             "changes": lambda _request, _: {"changed": self.globals.changes()},
             "wall": lambda request, _: self._timer().wall(request),
+            "deliver": lambda request, _: self._timer().deliver(request),
             "floor": lambda request, _: self._gpu_timer().floor(request),
             "memory": lambda request, _: self._gpu_timer().memory(request),
             "burn": lambda request, _: self._gpu_timer().burn(request),

@@ -481,13 +481,16 @@ class CaseTimer:
                 side.session.arenas["outputs"].poison()
                 self._settle()
                 started = time.perf_counter()
-                answer = side.ask("wall", args=args, calls=calls, seed=seed, hand_over=True)
+                answer = side.ask("wall", args=args, calls=calls, seed=seed, keep=True)
                 outside_s = time.perf_counter() - started
+                side.ask("deliver")
+                delivered_s = time.perf_counter() - started
                 side.calls += calls
                 # The first one wakes what slept while the other side worked.
                 seconds = claimed_seconds(answer)
                 side.wall_s += seconds[1:] or seconds
                 side.wall_excess_s.append(outside_s - sum(seconds))
+                side.deliver_excess_s.append(delivered_s - sum(seconds))
                 if "enqueue" in answer:
                     enqueue_s = claimed_seconds({"seconds": answer["enqueue"]})
                     side.enqueue_s += enqueue_s[1:] or enqueue_s

@@ -22,6 +22,8 @@ class Side:
         self.hot_s: list[float] = []
         self.wall_s: list[float] = []
         self.wall_excess_s: list[float] = []
+        # The same with the outputs of a round handed over.
+        self.deliver_excess_s: list[float] = []
         self.bursts = Bursts()
         self.enqueue_s: list[float] = []
         self.memory_bytes: int | None = None

@@ -77,8 +77,12 @@ class Timer(Protocol):
     def wall(self, request: Message) -> Message:
         """What a caller waits for one call with an idle device: `seconds` of each of `calls`, on the argument lists in turn.
 
-        With `hand_over`, the outputs are handed over afterwards.
+        With `keep`, the outputs stay for `deliver`: handing them over takes as long as many a call does, and no two
+        processes the same time.
         """
+
+    def deliver(self, request: Message) -> Message:
+        """Hand over what `wall` has kept."""
 
 
 class GpuTimer(Timer, Protocol):
@@ -123,18 +127,25 @@ class _Base:
         self._outputs = [[tensors.view_of(outputs, spec) for spec in specs] for specs in places]
         self._held: collections.deque[Any] = collections.deque()
         self._last: list[Any] = []
+        self._kept: list[Any] = []
 
     def arguments(self, request: Message) -> list[list[Any]]:
         """The argument lists of a request, in the judge's memory."""
         return [tensors.rebuild(spec, lambda leaf: tensors.view_of(self._inputs, leaf)) for spec in request["args"]]
 
-    def hand_over(self, results: list[Any], *, first: int = 0) -> None:
-        """Copy every output into the judge's memory before it hears that we are done, from the place `first` on."""
-        for places, result in zip(self._outputs[first:], results, strict=False):
+    def hand_over(self, results: list[Any]) -> None:
+        """Copy every output into the judge's memory before it hears that we are done."""
+        for places, result in zip(self._outputs, results, strict=False):
             for place, tensor in zip(places, _plain_tensors(result), strict=True):
                 if tensor.shape != place.shape:
                     raise ValueError(f"an output of shape {list(tensor.shape)} where {list(place.shape)} was verified")
                 _copy(place, _detach(tensor))
+
+    def deliver(self, request: Message) -> Message:
+        """See `Timer`."""
+        self.hand_over(self._kept)
+        self._kept = []
+        return {}
 
     def _hold(self, results: list[Any], count: int) -> None:
         """Keep the last `count` results alive, so that the next outputs lie elsewhere."""
@@ -229,8 +240,8 @@ class CpuTimer(_Base):
                 result = self._call(*args)
                 seconds.append((_now_ns() - start_ns) * 1e-9)
                 results.append(result)
-        if request.get("hand_over"):
-            self.hand_over(results)
+        if request.get("keep"):
+            self._kept = results
         return {"seconds": seconds}
 
 
@@ -277,7 +288,9 @@ class CudaTimer(_Base):
     def wall(self, request: Message) -> Message:
         """See `Timer`."""
         arguments = self.arguments(request)
-        seconds, enqueue = [], []
+        seconds, enqueue, results = [], [], []
+        if request.get("keep"):
+            self._make_room(request["calls"])
         seed_everything(request.get("seed", 0))
         with _no_grad():
             for index in range(request["calls"]):
@@ -289,12 +302,24 @@ class CudaTimer(_Base):
                 cudart.synchronize()
                 seconds.append((_now_ns() - start_ns) * 1e-9)
                 enqueue.append((queued_ns - start_ns) * 1e-9)
-                if request.get("hand_over"):
-                    self.hand_over([result], first=index)
-        cudart.synchronize()
+                if request.get("keep"):
+                    results.append(result)
+        self._kept = results
         self._enqueue_s = sorted(enqueue)[len(enqueue) // 2]
         self._wall_s = sorted(seconds)[len(seconds) // 2]
         return {"seconds": seconds, "enqueue": enqueue}
+
+    def deliver(self, request: Message) -> Message:
+        """See `Timer`."""
+        super().deliver(request)
+        cudart.synchronize()
+        return {}
+
+    def _make_room(self, calls: int) -> None:
+        """Have the allocator hold memory for the outputs of so many calls: no call is to wait for the driver's."""
+        self._last = self._kept = []
+        room = [torch.empty_like(place) for places in self._outputs[:calls] for place in places]
+        del room
 
     def wake(self, request: Message) -> Message:
         """See `Timer`; a GPU needs none."""

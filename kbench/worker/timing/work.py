@@ -51,11 +51,11 @@ def count_on_meta(reference: Reference, case: Case) -> Work:
     """
     try:
         with torch.device("meta"):
-            model, args = reference.construct(case, reference.init_args(case)), reference.inputs(case, "timed", 0)
+            model = reference.construct(case, reference.init_args(case))
     except ReferenceFault:
         # What is made of real values is made of them, and moved.
-        model, args = reference.construct(case, reference.init_args(case)), reference.inputs(case, "timed", 0)
-    return _count(model, args, how="meta")
+        model = reference.construct(case, reference.init_args(case))
+    return _count(model, reference.inputs(case, "timed", 0), how="meta")
 
 
 def count_by_running(model: Any, args: list[Any]) -> Work:

@@ -167,5 +167,6 @@ def install(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     monkeypatch.setattr(pairs, "BurstClock", burst_clock(gpu))
     # Of which the clock of the judge's process knows nothing, either.
     monkeypatch.setattr(vouch, "_WALL_EXCESS_S", math.inf)
+    monkeypatch.setattr(vouch, "_DELIVER_EXCESS_S", math.inf)
     monkeypatch.setattr(steady, "_renew_generator", lambda _: None)
     return gpu

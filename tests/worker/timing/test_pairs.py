@@ -75,6 +75,7 @@ def waits(*late_s: float) -> tuple[type[CaseTimer], list[float]]:
             for side, excess_s in zip(self._sides, (0.0, left.pop(0)), strict=True):
                 side.wall_s += [10e-6] * 4
                 side.wall_excess_s += [excess_s] * 4
+                side.deliver_excess_s += [0.0] * 4
 
     return Waits, left
 
