@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
 from kbench.worker import memory, tensors
 from kbench.worker.session import CaseSession
 from kbench.worker.timing import gate
+from kbench.worker.timing.fresh import FreshSets
 
 # For so long the judge asks without a pause whether the end has come, so often it looks whether the side has gone,
 # and so long it sleeps between two questions afterwards.
@@ -36,21 +35,20 @@ class Bursts:
 class BurstClock:
     """Runs bursts on one side over given sets of inputs."""
 
-    def __init__(self, session: CaseSession, sets: list[list[Any]]) -> None:
+    def __init__(self, session: CaseSession, sets: FreshSets) -> None:
         self._session = session
         self._device = session.device
         layout = tensors.Layout()
-        self.specs = [tensors.describe(args, place=layout.place, trusted=True) for args in sets]
+        self.specs = [tensors.describe(args, place=layout.place, trusted=True) for args in sets.args]
         self._inputs = session.arena("inputs", layout.end_bytes)
         self._staged = torch.empty(layout.end_bytes, dtype=torch.uint8, device=self._device)
         self._gate = gate.Gate(session.page("gate").memory)
         self.write(sets)
 
-    def write(self, sets: list[list[Any]]) -> None:
+    def write(self, sets: FreshSets) -> None:
         """Put other contents into the sets, where the side cannot see them yet."""
         self._staged.fill_(memory.POISON_BYTE)
-        for spec, args in zip(self.specs, sets, strict=True):
-            tensors.write_tree(self._staged, spec, args)
+        sets.write(self._staged, self.specs)
 
     def run(self, *, count: int, seed: int, limit_s: float, calls: bool = True) -> tuple[float, bool, torch.Tensor]:
         """Make one burst on the first `count` sets.
@@ -97,11 +95,3 @@ class BurstClock:
     def _settle(self) -> None:
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
-
-
-def fresh_sets(pool: list[list[Any]], count: int, freshen: Callable[[list[Any]], None]) -> list[list[Any]]:
-    """As many sets of inputs as asked for, no two alike where there is a float to change."""
-    sets = [tensors.clone(pool[index % len(pool)]) for index in range(count)]
-    for args in sets:
-        freshen(args)
-    return sets

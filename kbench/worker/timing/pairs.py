@@ -27,8 +27,9 @@ from kbench.worker.reference import CaseReference, ReferenceFault
 from kbench.worker.seeding import seed_everything
 from kbench.worker.session import CandidateFault, CaseSession
 from kbench.worker.timing import light
-from kbench.worker.timing.burst import BurstClock, fresh_sets
+from kbench.worker.timing.burst import BurstClock
 from kbench.worker.timing.ceilings import Ceilings
+from kbench.worker.timing.fresh import FreshSets
 from kbench.worker.timing.idle import cpu_seconds
 from kbench.worker.timing.monitor import Monitor, Observation, busy_before, monitor
 from kbench.worker.timing.side import Side, claimed_number, claimed_seconds
@@ -227,7 +228,7 @@ class CaseTimer:
             return drawn, False
         # Where get_inputs draws shapes, the clock takes the largest that it met: one time is for one size.
         largest = max(drawn, key=lambda args: sum(t.numel() for t in tensors.tensors_in(args)))
-        return [largest, *fresh_sets([largest], count - 1, self._freshen)], True
+        return [largest, *FreshSets([largest], count - 1, self._random).args], True
 
     def _find_returned(self, pool: list[list[Any]]) -> list[torch.Tensor]:
         """What the reference returns for inputs of the pool, as far as their shapes go.
@@ -245,7 +246,7 @@ class CaseTimer:
         """No two calls of one slot may have the same inputs."""
         for index in range(len(self._pool), self._loops + self._untimed):
             drawn = [] if self._reference.draws_shapes else [self._reference.reference.inputs(self._reference.case, "timed", index)]
-            self._pool += drawn or fresh_sets(self._pool[:1], 1, self._freshen)
+            self._pool += drawn or FreshSets(self._pool[:1], 1, self._random).args
 
     def _prepare(self, side: Side, sets: int = 1, *, outputs: int = 0) -> None:
         """Open memory for outputs of `outputs` calls and, on a GPU, `sets` of inputs; have the side get ready for the clock."""
@@ -395,6 +396,13 @@ class CaseTimer:
             torch.cuda.synchronize()
         return specs
 
+    def _place_all(self, side: Side, sets: FreshSets) -> list[tensors.Spec]:
+        layout = tensors.Layout()
+        specs = [tensors.describe(args, place=layout.place, trusted=True) for args in sets.args]
+        sets.write(side.session.arenas["inputs"].memory, specs)
+        self._settle()
+        return specs
+
     def _freshen(self, args: list[Any]) -> None:
         """Turn a float input over and change an element of it: no answer of an earlier call is right any more.
 
@@ -471,13 +479,12 @@ class CaseTimer:
     def _measure_wall(self) -> None:
         """What a caller waits for one call, each on inputs of its own; the outputs of some are compared."""
         calls, rounds = self._plan_waits()
-        sets = fresh_sets(self._pool, calls, self._freshen)
+        sets = FreshSets(self._pool, calls, self._random)
         for left in reversed(range(rounds)):
             for side in self._random.sample(self._sides, len(self._sides)):
-                for args in sets:
-                    self._freshen(args)
+                sets.freshen()
                 seed = secrets.randbits(62)
-                args = self._place(side, sets, shift=0)
+                args = self._place_all(side, sets)
                 side.session.arenas["outputs"].poison()
                 self._settle()
                 started = time.perf_counter()
@@ -496,7 +503,7 @@ class CaseTimer:
                     side.enqueue_s += enqueue_s[1:] or enqueue_s
                 # The last thing of all: what was right for a while only shows.
                 if side is self._sides[1] and self._is_to_be_checked(surely=not left):
-                    self._compare(side.session.arenas["outputs"].memory.clone(), sets, seed)
+                    self._compare(side.session.arenas["outputs"].memory.clone(), sets.args, seed)
 
     def _plan_waits(self) -> tuple[int, int]:
         """How many calls make a round of waits, and how many rounds.
@@ -530,7 +537,7 @@ class CaseTimer:
         self._burst_calls = count
         if candidate.session.baseline:
             return
-        sets = fresh_sets(self._pool, count, self._freshen)
+        sets = FreshSets(self._pool, count, self._random)
         clock = BurstClock(candidate.session, sets)
         # The first one makes the allocator grow, too.
         while not clock.run(count=count, seed=0, limit_s=_queue_limit_s(count, candidate.queue_s))[1] and count > least:
@@ -543,8 +550,7 @@ class CaseTimer:
         idle.run(count=count, seed=0, limit_s=0.0)
         for _ in range(times):
             self._overhead_s.append(idle.run(count=count, seed=0, limit_s=limit_s, calls=False)[0])
-            for args in sets[:count]:
-                self._freshen(args)
+            sets.freshen()
             clock.write(sets)
             seed = secrets.randbits(62)
             seconds, queued, snapshot = clock.run(count=count, seed=seed, limit_s=limit_s)
@@ -552,7 +558,7 @@ class CaseTimer:
             candidate.bursts.queued.append(queued)
             if not self._reference.stateful and self._random.random() < _BURSTS_CHECKED:
                 self._checked += 1
-                self._compare(snapshot, sets[:count], seed)
+                self._compare(snapshot, sets.args[:count], seed)
 
     def _settle(self) -> None:
         if self._device.type == "cuda":

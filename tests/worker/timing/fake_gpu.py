@@ -14,6 +14,7 @@ import torch
 
 from kbench.worker import cudart, tensors
 from kbench.worker.timing import kernels, pairs, slots, steady, vouch
+from kbench.worker.timing.fresh import FreshSets
 
 CLOCK_HZ = 1.98e9
 # What an H200 showed: an event pair, and a launch.
@@ -110,15 +111,14 @@ def burst_clock(gpu: FakeGpu) -> Any:
     """A `BurstClock` whose gate stays closed for a second, and whose clock is the stream's."""
 
     class FakeBurstClock:
-        def __init__(self, session: Any, sets: list[list[Any]]) -> None:
+        def __init__(self, session: Any, sets: FreshSets) -> None:
             layout = tensors.Layout()
             self._session = session
-            self._specs = [tensors.describe(args, place=layout.place, trusted=True) for args in sets]
+            self._specs = [tensors.describe(args, place=layout.place, trusted=True) for args in sets.args]
             self.write(sets)
 
-        def write(self, sets: list[list[Any]]) -> None:
-            for spec, args in zip(self._specs, sets, strict=True):
-                tensors.write_tree(self._session.arenas["inputs"].memory, spec, args)
+        def write(self, sets: FreshSets) -> None:
+            sets.write(self._session.arenas["inputs"].memory, self._specs)
 
         def run(self, *, count: int, seed: int, limit_s: float, calls: bool = True) -> tuple[float, bool, torch.Tensor]:  # noqa: ARG002
             opens_s = gpu.stream_s = max(gpu.host_s, gpu.stream_s) + 1.0
