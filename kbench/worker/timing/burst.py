@@ -56,7 +56,7 @@ class BurstClock:
         Gives the seconds from before the inputs are there until the outputs are the judge's, whether all was queued
         by then, and the outputs.
 
-        Without `calls`, the side hands over what the last burst gave.
+        Without `calls`, the side hands over what the last burst gave, or zeros in its place.
         """
         peer, outputs = self._session.peer, self._session.arenas["outputs"]
         self._inputs.poison()

@@ -546,8 +546,6 @@ class CaseTimer:
         limit_s = _queue_limit_s(count, candidate.queue_s)
         times = max(_BURSTS[0], min(_BURSTS[1], int(_BURSTS_S / (count * claimed_s))))
         idle = BurstClock(reference.session, sets)
-        # For its outputs, which are handed over from now on: nothing waits for calls that it may not be able to queue.
-        idle.run(count=count, seed=0, limit_s=0.0)
         for _ in range(times):
             self._overhead_s.append(idle.run(count=count, seed=0, limit_s=limit_s, calls=False)[0])
             sets.freshen()

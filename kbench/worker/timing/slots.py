@@ -153,6 +153,10 @@ class _Base:
         self._kept = []
         return {}
 
+    def _blank(self, calls: int) -> list[Any]:
+        """As much to hand over as so many calls give."""
+        return [[torch.zeros_like(place) for place in places] for places in self._outputs[:calls]]
+
     def _hold(self, results: list[Any], count: int) -> None:
         """Keep the last `count` results alive, so that the next outputs lie elsewhere."""
         n_bytes = sum(place.numel() * place.element_size() for places in self._outputs for place in places)
@@ -230,7 +234,7 @@ class CpuTimer(_Base):
             with _no_grad():
                 for args in arguments:
                     self._last.append(self._call(*args))
-        self.hand_over(self._last)
+        self.hand_over(self._last or self._blank(len(arguments)))
         at.post(DONE)
         return {}
 
@@ -335,9 +339,8 @@ class CudaTimer(_Base):
         """See `Timer`; all is queued while the stream waits at the gate."""
         arguments = self.arguments(request)
         seed_everything(request["seed"])
-        if request["calls"]:
-            # What is freed behind the gate cannot be used again before it opens.
-            self._last = []
+        # What is freed behind the gate cannot be used again before it opens.
+        self._last = [] if request["calls"] else self._last or self._blank(len(arguments))
         cudart.synchronize()
         at.queue_wait(OPEN)
         if request["calls"]:

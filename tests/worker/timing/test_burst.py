@@ -98,6 +98,14 @@ def test_a_burst_without_calls_makes_none() -> None:
     assert count == CALLS
 
 
+def test_a_side_that_was_never_asked_for_calls_hands_over_as_much_as_with_them() -> None:
+    side = Side(lambda x: x * 2 + 1)
+
+    _, _, snapshot = clock_of(side).run(count=CALLS, seed=1, limit_s=60.0, calls=False)
+
+    assert all(bool((out == 0).all()) for out in outputs_in(side, snapshot))
+
+
 def test_work_before_the_gate_opens_finds_no_inputs() -> None:
     """A side that computes as soon as it is asked computes on poison."""
 
