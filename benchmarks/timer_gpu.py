@@ -48,8 +48,15 @@ class Clock:
         self.timer.wall({"args": [_NO_ARGUMENTS], "calls": 12})
 
     def slots(self, count: int = 30, *, cold: bool = True) -> list[float]:
-        request = {"args": [_NO_ARGUMENTS], "seed": 0, "cold": cold}
-        return [self.timer.slot(request)["seconds"] for _ in range(count)]
+        return [self._slot(cold=cold) for _ in range(count)]
+
+    def _slot(self, *, cold: bool) -> float:
+        answer: dict[str, Any] = {}
+        for doubled in range(3):
+            answer = self.timer.slot({"args": [_NO_ARGUMENTS], "seed": 0, "cold": cold, "doubled": doubled})
+            if not answer["may_hide"]:
+                break
+        return float(answer["seconds"])
 
     def median_s(self, count: int = 30, *, cold: bool = True) -> float:
         return stats.median(self.slots(count, cold=cold))

@@ -37,10 +37,10 @@ STEADY = ("graph", "stream")
 _LINEAR = 0.03
 # What a side's time scatters by from one process to another, as a share of it: on a CPU at least, and in seconds (as seen
 # of 7 us on two cores); on a GPU at least and at most, and in between so many seconds for the first launch and for each
-# further one. Seen on an H200 in 9 and 4 fresh processes: 0.11 us of one of 4 us, 0.07 of one of 14, 0.11 of one of 178,
-# 0.13 of two of 26, and 2.8 us of 40 launches of 88, wherever their memory lay.
+# further one. Seen on an H200 in 20 fresh pairs of processes: 0.07 us of one of 4 us, 0.05 of one of 14, 0.15 of one of 181,
+# 3.1 us of 40 launches of 87, wherever their memory lay; in 100 of them 0.15 us of two of 21.
 _CPU_SCATTER, _CPU_SCATTER_S = 0.003, 90e-9
-_GPU_SCATTER, _FIRST_LAUNCH_S, _LAUNCH_S = (0.0015, 0.035), 0.1e-6, 0.075e-6
+_GPU_SCATTER, _FIRST_LAUNCH_S, _LAUNCH_S = (0.0015, 0.035), 0.08e-6, 0.075e-6
 # Rather too short, so that launches are too many: torch's took 20 us each on one host, those of C++ take less.
 _QUEUE_S = 2e-6
 

@@ -6,6 +6,7 @@ ever after. So a candidate's list is a claim of its own process, and no verdict 
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -49,20 +50,17 @@ def trace(call: Callable[..., Any], arguments: list[list[Any]], hide: Callable[[
 
 
 def split(intervals: Iterable[Interval], calls: int) -> list[list[Interval]]:
-    """Split what ran by the markers before each call.
+    """Split what ran by the markers before each call; a call may sleep itself, as often as every other one.
 
     Raises:
         ValueError: there are not as many markers as calls.
     """
-    runs: list[list[Interval]] = []
-    for interval in sorted(intervals):
-        if _MARKER in interval[2]:
-            runs.append([])
-        elif runs:
-            runs[-1].append(interval)
-    if len(runs) != calls:
-        raise ValueError(f"the profiler saw {len(runs)} of {calls} calls")
-    return runs
+    ran = sorted(intervals)
+    markers = [index for index, (_, _, name) in enumerate(ran) if _MARKER in name]
+    if not markers or len(markers) % calls:
+        raise ValueError(f"the profiler saw {len(markers)} of {calls} calls")
+    starts = markers[:: len(markers) // calls]
+    return [ran[start + 1 : end] for start, end in itertools.pairwise([*starts, len(ran)])]
 
 
 def summary(runs: list[list[Interval]]) -> Message:

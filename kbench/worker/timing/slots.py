@@ -55,8 +55,6 @@ _CALIBRATION_HIDES = 200_000
 _STEP_READINGS = 40
 _STEP_CYCLES = 20_000
 _STEP_MORE = 37
-# Tries to hide a launch behind a doubled delay before the slot is called host-bound.
-_HIDING_TRIES = 3
 
 
 class Timer(Protocol):
@@ -354,17 +352,11 @@ class CudaTimer(_Base):
         return {}
 
     def slot(self, request: Message) -> Message:
-        """See `Timer`; the slot's one call is tried again with a longer delay where the launch showed."""
+        """See `Timer`; behind a delay that is doubled `doubled` times, and `may_hide` where a longer one might hide the launch."""
         (args,) = self.arguments(request)
-        delay_s = min(max(_DELAY_PER_ENQUEUE * self._enqueue_s + _DELAY_SLACK_S, _DELAY_S[0]), _DELAY_S[1])
-        busy_s = 0.0
-        for _ in range(_HIDING_TRIES):
-            answer = self._measure(args, request["seed"], delay_s, request.get("hold", 0), cold=request.get("cold", True))
-            busy_s += answer["busy_s"]
-            if answer["hidden"] or delay_s >= _DELAY_S[1]:
-                break
-            delay_s = min(2 * delay_s, _DELAY_S[1])
-        return {**answer, "busy_s": busy_s}
+        delay_s = max(_DELAY_PER_ENQUEUE * self._enqueue_s + _DELAY_SLACK_S, _DELAY_S[0]) * 2 ** request.get("doubled", 0)
+        answer = self._measure(args, request["seed"], min(delay_s, _DELAY_S[1]), request.get("hold", 0), cold=request.get("cold", True))
+        return {**answer, "may_hide": not answer["hidden"] and delay_s < _DELAY_S[1]}
 
     def _measure(self, args: list[Any], seed: int, delay_s: float, hold: int, *, cold: bool) -> Message:
         start, before, after = self._events

@@ -96,13 +96,17 @@ class FakeSide:
         return kernels.trace(self._call, self._timer.arguments({"args": args}), lambda: None)
 
 
-@pytest.fixture
-def reference(tmp_path: Path) -> CaseReference:
-    path = tmp_path / "reference.py"
-    path.write_text(REFERENCE)
+def case_of(folder: Path, source: str) -> CaseReference:
+    path = folder / "reference.py"
+    path.write_text(source)
     tolerance = Tolerance(by_dtype={}, default=(1e-4, 1e-4), allow_nan=False)
     loaded = Reference(path, torch.device("cpu"), root_seed=1, label="task")
     return CaseReference(loaded, Case(), trials=2, tolerance=tolerance)
+
+
+@pytest.fixture
+def reference(tmp_path: Path) -> CaseReference:
+    return case_of(tmp_path, REFERENCE)
 
 
 def add_one(gpu: FakeGpu, *launches: float, host_s: float = 5e-6, before: Callable[[], object] = lambda: None) -> Callable[..., Any]:
@@ -142,6 +146,26 @@ def test_the_clock_of_the_card_is_told_by_the_sleep_of_each_slot_however_short(g
         clocks = [report["sm_clock_hz"] for report in found["samples"][f"{side}_reports"]]
         assert clocks == pytest.approx([CLOCK_HZ] * len(clocks), rel=2e-3)
     assert found["extra"]["cycles_speedup"] == pytest.approx(found["speedup"], rel=3e-3)
+
+
+@pytest.mark.parametrize("inputs", ["torch.randn(8)", "torch.randn(8), torch.randn(8, 3)"])
+def test_a_model_that_changes_its_inputs_is_timed_on_inputs_of_its_own(gpu: FakeGpu, tmp_path: Path, inputs: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All outputs are compared, those of hot slots, too, before which the same inputs were changed once; every seventh launch is late."""
+    source = REFERENCE.replace("x + 1", "x.mul_(1.5).add_(1)").replace("self, x", "self, x, *rest").replace("torch.randn(8)", inputs)
+    monkeypatch.setattr(pairs, "_CHECKED_SHARE", 1.0)
+    monkeypatch.setattr(pairs, "_BURSTS_CHECKED", 1.0)
+
+    turns = itertools.count()
+
+    def call(x: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
+        gpu.launch(20e-6, host_s=5e-6 if next(turns) % 7 else 1e-3)
+        return x.mul_(1.5).add_(1)
+
+    sides = case_of(tmp_path, source), call, lambda *args: call(*args)
+    found = examined(sides[0], timed(*sides), *sides[1:])
+
+    assert found["extra"]["candidate_graph_s"] == pytest.approx(20e-6, rel=0.01)
+    assert timed(*sides)["speedup"] == pytest.approx(1.0, rel=1e-3)
 
 
 def test_swapped_sides_give_the_inverse(gpu: FakeGpu, reference: CaseReference) -> None:

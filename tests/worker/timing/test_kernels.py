@@ -56,3 +56,12 @@ def test_intervals_are_split_by_the_sleep_before_each_call() -> None:
     assert split(intervals, 2) == [[(15, 20, "one")], [(25, 30, "late")]]
     with pytest.raises(ValueError, match="2 of 3 calls"):
         split(intervals, 3)
+
+
+def test_a_call_that_sleeps_itself_is_counted_with_its_sleeps() -> None:
+    """Each of two calls sleeps once, in between its kernels."""
+    own = MARKER[2]
+    one = [(0, 5, MARKER[2]), (10, 12, "first"), (13, 15, own), (16, 18, "second")]
+    intervals = [*one, *((start + 100, end + 100, name) for start, end, name in one)]
+
+    assert [[name for _, _, name in run] for run in split(intervals, 2)] == [["first", own, "second"]] * 2
