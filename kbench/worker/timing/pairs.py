@@ -126,8 +126,10 @@ class CaseTimer:
         self._ceilings = ceilings
         self._random = random.Random(secrets.randbits(64))  # noqa: S311 - order and choice, not keys
         if reference.pool is None:
-            reference.pool, reference.draws_shapes = self._make_pool()
-            reference.returned = self._find_returned(reference.pool)
+            pool, reference.draws_shapes = self._make_pool()
+            reference.returned = self._find_returned(pool)
+            # Last of all: what cannot be timed is found so every time.
+            reference.pool = pool
         self._pool = reference.pool
         self._returned = reference.returned
         self._model = reference.reference.construct(reference.case, reference.init)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,16 @@ def test_shapes_that_are_drawn_are_timed_at_the_largest_of_them(tmp_path: Path) 
     assert "drawn_shapes" in timing["flags"]
 
 
-def test_shapes_that_depend_on_values_are_refused_as_the_tasks_fault(tmp_path: Path) -> None:
+class TimedTwice(CaseTimer):
+    """The second timer of a case, as a candidate has it after a baseline."""
+
+    def __init__(self, *given: Any) -> None:
+        with contextlib.suppress(ReferenceFault):
+            super().__init__(*given)
+        super().__init__(*given)
+
+
+@pytest.mark.parametrize("timer", [CaseTimer, TimedTwice])
+def test_shapes_that_depend_on_values_are_refused_as_the_tasks_fault(tmp_path: Path, timer: type[CaseTimer]) -> None:
     with pytest.raises(ReferenceFault, match="depend on the values"):
-        time_alike(tmp_path, (steady, steady), source=DRAWN.format(returned="x[x > 0]").replace("random.randint(2, 9)", "64"))
+        time_alike(tmp_path, (steady, steady), source=DRAWN.format(returned="x[x > 0]").replace("random.randint(2, 9)", "64"), timer=timer)
