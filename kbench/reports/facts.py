@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from kbench.records import is_gpu
 from kbench.reports.units import factor
 
 # What is told apart from nothing: no gain worth a word, and none that is left.
@@ -20,16 +21,15 @@ def ratio(reference_s: object, candidate_s: object) -> float | None:
     return None
 
 
-def gain(cold: float | None, wall: float | None, steady: float | None) -> str:
-    """Say where the gain is launches instead of work: empty where it is the kernels', or there is none.
+def gain(device: str, cold: float | None, wall: float | None, steady: float | None) -> str:
+    """Say where the gain is launches instead of work: empty where it is the kernels', or there is none, or no device to launch on.
 
     `cold` is the speed-up on the device, `wall` that of a caller who waits, `steady` that in a CUDA graph, where
     neither side launches anything (None: unknown, and `cold` stands for it).
     """
-    gained = max(cold or 0.0, wall or 0.0)
-    own = steady or cold
-    if own is None or gained <= _NO_GAIN:
+    if not is_gpu(device) or cold is None or cold <= _NO_GAIN:
         return ""
+    gained, own = max(cold, wall or 0.0), steady or cold
     if own < _NOTHING_LEFT:
         return "gain is launch overhead"
     if math.log(own) < _MOSTLY * math.log(gained):

@@ -231,7 +231,7 @@ def _steady(row: TimingRow) -> float | None:
 
 def _gain(row: TimingRow) -> str:
     steady = _steady(row) or ratio(row.reference_stream_s, row.candidate_stream_s)
-    return gain(row.speedup, ratio(row.reference_wall_s, row.candidate_wall_s), steady)
+    return gain(row.device, row.speedup, ratio(row.reference_wall_s, row.candidate_wall_s), steady)
 
 
 # Columns for what only a GPU has, each shown where any row has it.

@@ -40,7 +40,7 @@ def verdict_line(verdict: Verdict) -> Text:
     """Write a verdict: its status and candidate, why it is no pass, and what to know besides."""
     text = _headline(verdict.status, _STATUS_STYLES[verdict.status], verdict)
     if verdict.status is Status.PASS:
-        facts = [f"{verdict.trials} trials" if verdict.trials else "", *_more_checks(verdict), duration(verdict.seconds or None)]
+        facts = [_counted(verdict.trials, "trial"), *_more_checks(verdict), duration(verdict.seconds or None)]
         text.append("  " + ", ".join(fact for fact in facts if fact), "dim")
         exactness = next((check.detail for check in verdict.checks if check.name == "precision"), "")
         if exactness:
@@ -68,7 +68,7 @@ def timing_line(verdict: Verdict, timing: Timing) -> Text:
     _append_line(text, f"{factor(timing.speedup)} ({bounds})  {times}")
     # The record has every note; only what was asked for is missed here.
     missed = [note for note in timing.notes if note.startswith("energy")]
-    for line in (_besides(timing), [*timing.flags, *filter(None, [_gain(timing)])], missed):
+    for line in (_besides(timing), [*timing.flags, *filter(None, [_gain(verdict.device, timing)])], missed):
         if line:
             _append_line(text, ", ".join(line), "dim")
     return text
@@ -95,12 +95,12 @@ def _besides(timing: Timing) -> list[str]:
     return facts
 
 
-def _gain(timing: Timing) -> str:
+def _gain(device: str, timing: Timing) -> str:
     extra = timing.extra
     steady = ratio(extra.get("reference_graph_s"), extra.get("candidate_graph_s")) or ratio(
         extra.get("reference_stream_s"), extra.get("candidate_stream_s")
     )
-    return gain(timing.speedup, ratio(timing.reference_wall_s, timing.candidate_wall_s), steady)
+    return gain(device, timing.speedup, ratio(timing.reference_wall_s, timing.candidate_wall_s), steady)
 
 
 def list_table(tasks: Sequence[Task], candidates: Iterable[Candidate]) -> Table:
@@ -134,6 +134,11 @@ def _headline(word: str, style: str, verdict: Verdict) -> Text:
     text.append(f"  {visible(verdict.task)}/{visible(verdict.candidate)}")
     text.append(f"  {visible(verdict.device)}", "dim")
     return text
+
+
+def _counted(number: int, what: str) -> str:
+    """Count in words: `1 trial`, `5 trials`; nothing where there are none."""
+    return f"{number} {what}{'' if number == 1 else 's'}" if number else ""
 
 
 def _more_checks(verdict: Verdict) -> list[str]:

@@ -13,21 +13,26 @@ def test_a_ratio_needs_both_times() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cold", "wall", "steady", "words"),
+    ("device", "cold", "wall", "steady", "words"),
     [
-        (1.0, 1.0, None, ""),
-        (2.0, 2.1, None, ""),
-        (2.0, 2.0, 1.9, ""),
-        (0.5, 0.5, 0.5, ""),
-        (1.0, 4.0, None, "gain is launch overhead"),
-        (2.0, 4.0, 1.0, "gain is launch overhead"),
-        (2.0, 16.0, 3.0, "gain is mostly launch overhead: 3.00× of 16.0× is left in a CUDA graph"),
-        (2.0, 16.0, None, "gain is mostly launch overhead: 2.00× of 16.0× is left on the device"),
-        (None, None, None, ""),
+        ("cuda:0", 1.0, 1.0, None, ""),
+        ("cuda:0", 2.0, 2.1, None, ""),
+        ("cuda:0", 2.0, 2.0, 1.9, ""),
+        ("cuda:0", 0.5, 0.5, 0.5, ""),
+        # The headline shows no gain of which anything could be said.
+        ("cuda:0", 1.0, 4.0, None, ""),
+        ("cuda:0", 0.78, 1.2, 0.9, ""),
+        ("cuda:0", 2.0, 4.0, 1.0, "gain is launch overhead"),
+        ("cuda:0", 2.0, 16.0, 3.0, "gain is mostly launch overhead: 3.00× of 16.0× is left in a CUDA graph"),
+        ("cuda:0", 2.0, 16.0, None, "gain is mostly launch overhead: 2.00× of 16.0× is left on the device"),
+        ("cuda:0", None, None, None, ""),
+        # A CPU launches nothing.
+        ("cpu", 1.2, 16.0, None, ""),
+        ("cpu", 0.504, 1.1, None, ""),
     ],
 )
-def test_a_gain_that_is_launches_is_told_from_one_of_the_kernels(cold: float, wall: float, steady: float, words: str) -> None:
-    assert gain(cold, wall, steady) == words
+def test_a_gain_that_is_launches_is_told_from_one_of_the_kernels(device: str, cold: float, wall: float, steady: float, words: str) -> None:
+    assert gain(device, cold, wall, steady) == words
 
 
 def test_the_speed_of_light_is_a_share_or_a_latency() -> None:

@@ -131,7 +131,7 @@ def test_every_baseline_that_was_timed_has_a_column() -> None:
 
 
 def test_a_gain_that_a_graph_takes_away_is_said() -> None:
-    page = render([timed("cvae", "fused", 2.0, reference_graph_s=10e-6, candidate_graph_s=10e-6)], [], [])
+    page = render([timed("cvae", "fused", 2.0, **H200, reference_graph_s=10e-6, candidate_graph_s=10e-6)], [], [])
 
     assert "gain is launch overhead" in page
 
@@ -266,7 +266,7 @@ def test_no_text_of_a_row_is_more_than_text(one: str, other: str) -> None:
     """Rendered by another program, the page has our tags, our number of cells, and no others."""
     names = {"gpu": other, "torch": other, "host": one, "flags": other, "device": "cuda"}
     page = render(
-        [timed(one or "t", other or "c", 2.0, **names, case=one, started_at=other)],
+        [timed(one or "t", f"c{other}", 2.0, **names, case=one, started_at=other)],
         [verdict(f"z{other}", one or "c", "fail", device=one, reason=other, detail=other, case=one)],
         [Problem(file=Path("timings.csv"), line=2, message=one)],
     )

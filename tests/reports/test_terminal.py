@@ -62,6 +62,10 @@ def test_what_was_asked_besides_is_counted_in_the_line_of_a_pass() -> None:
     assert line == "pass  cvae/fused  cuda:0  5 trials, 1 of 2 contracts hold, sanitized by memcheck, 612 ms"
 
 
+def test_one_trial_is_one() -> None:
+    assert shown(verdict_line(dataclasses.replace(PASSED, trials=1))) == "pass  cvae/fused  cuda:0  1 trial, 612 ms"
+
+
 def test_kernels_that_spill_are_named_and_others_are_not() -> None:
     spilled = Kernel(name="k<float, 3>", registers=255, spill_store_bytes=96, spill_load_bytes=128)
     build = Build(name="extension", ok=True, kernels=(spilled, Kernel(name="lean", registers=16)))
@@ -92,26 +96,29 @@ def test_a_time_has_its_interval_and_both_medians() -> None:
 
 
 def test_flags_and_gains_that_are_launches_are_said() -> None:
-    """The wall times gain four times as much as the device's."""
+    """Nothing of the gain is left in a graph; a CPU, which launches nothing, is not spoken of so."""
     timing = Timing(
         case="default",
         verdict=Comparison.UNRESOLVED,
         timer="cuda_events_cold",
         pairs=5,
         reference_s=50e-6,
-        candidate_s=50e-6,
-        speedup=1.0,
-        speedup_low=0.9,
-        speedup_high=1.1,
+        candidate_s=25e-6,
+        speedup=2.0,
+        speedup_low=1.9,
+        speedup_high=2.1,
         reference_wall_s=400e-6,
         candidate_wall_s=100e-6,
         flags=("few_pairs",),
+        extra={"reference_stream_s": 20e-6, "candidate_stream_s": 20e-6},
     )
 
     assert shown(timing_line(PASSED, timing)).splitlines()[1:] == [
-        "      1.00× (too few pairs)  50.0 µs → 50.0 µs",
+        "      2.00× (too few pairs)  50.0 µs → 25.0 µs",
+        "      wall 400 µs → 100 µs, in a stream 20.0 µs → 20.0 µs",
         "      few_pairs, gain is launch overhead",
     ]
+    assert "launch" not in shown(timing_line(dataclasses.replace(PASSED, device="cpu"), timing))
 
 
 def test_what_a_gpu_has_besides_is_one_line() -> None:
