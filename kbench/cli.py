@@ -17,7 +17,7 @@ import typer
 from kbench import __version__, discovery
 from kbench.config import RunRequest, check_option, load_config
 from kbench.errors import KbenchError, UsageError
-from kbench.outcome import EXIT_BUG, EXIT_ERROR, EXIT_INTERRUPTED
+from kbench.outcome import EXIT_BUG, EXIT_ERROR, EXIT_FAIL, EXIT_INTERRUPTED, EXIT_PASS
 
 # What typer raises where arguments are not what they should be; some of its versions keep the name to themselves.
 _TyperError: Any = typer.BadParameter.__mro__[1]
@@ -64,11 +64,14 @@ def list_(selectors: Selectors = None, root: Root = None, json: Json = False, de
         tasks = {task.name: task for task in selection.tasks}
         for candidate in selection.candidates:
             typer.echo(jsonlines.line(jsonlines.list_object(tasks[candidate.task], candidate)))
-        return
-    from kbench import progress  # noqa: PLC0415
-    from kbench.reports import terminal  # noqa: PLC0415
+    else:
+        from kbench import progress  # noqa: PLC0415
+        from kbench.reports import terminal  # noqa: PLC0415
 
-    progress.console(stderr=False).print(terminal.list_table(selection.tasks, selection.candidates))
+        progress.console(stderr=False).print(terminal.list_table(selection.tasks, selection.candidates))
+    if any(task.error for task in selection.tasks):
+        raise typer.Exit(EXIT_ERROR)
+    raise typer.Exit(EXIT_FAIL if any(candidate.error for candidate in selection.candidates) else EXIT_PASS)
 
 
 @app.command()
@@ -206,24 +209,24 @@ def selftest(
     debug: Debug = False,  # noqa: ARG001
 ) -> None:
     """Try the bundled gaming and honest candidates on this machine: caught, missed, false alarms."""
-    import fnmatch  # noqa: PLC0415
     import secrets  # noqa: PLC0415
 
     from kbench.config import cache_folder  # noqa: PLC0415
     from kbench.selftest import runner  # noqa: PLC0415
 
+    wanted = runner.named(names or ())
     outcomes = runner.run_selftest(
         seed=secrets.randbits(62) if seed is None else _whole("--seed", seed, least=0, most=2**63 - 1),
         cache=cache_folder(),
         jobs=None if jobs is None else _whole("--jobs", jobs, least=1, most=1024),
-        wanted=lambda entry: not names or any(fnmatch.fnmatchcase(entry.candidate.label, name) for name in names),
+        wanted=lambda entry: entry.candidate.label in wanted,
         tell=lambda outcome: typer.echo(f"{outcome.assessment:12} {outcome.entry.candidate.label}: {outcome.found}", err=True),
     )
     for row in runner.table(outcomes):
         typer.echo("  ".join(f"{cell:>11}" for cell in row))
     for surprise in runner.surprises(outcomes):
         typer.echo(surprise)
-    raise typer.Exit(0 if runner.is_sound(outcomes) else 1)
+    raise typer.Exit(runner.exit_code(outcomes))
 
 
 def _judge(command: str, **given: Any) -> None:

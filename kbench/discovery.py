@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import importlib.util
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -119,6 +120,11 @@ def discover_pair(reference: Path, candidate: Path) -> Selection:
         tasks=(_task_from(reference.absolute(), name=task),),
         candidates=(_candidate_from(candidate.absolute(), task=task, name=tame(candidate.stem)),),
     )
+
+
+def has_cuda_parser() -> bool:
+    """Whether CUDA C++ can be run without a GPU: its source is read by a parser that has to be installed."""
+    return all(importlib.util.find_spec(name) is not None for name in ("tree_sitter", "tree_sitter_cuda"))
 
 
 # Listing.

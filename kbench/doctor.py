@@ -96,9 +96,12 @@ def _gpu(facts: dict[str, object]) -> Finding:
     gpus = facts.get("gpus")
     if isinstance(gpus, list) and gpus:
         return Finding(name="gpu", state="ok", detail=", ".join(map(str, gpus)))
+    without = "CUDA C++ candidates are verified on the CPU, and never timed"
+    if not discovery.has_cuda_parser():
+        without = "CUDA C++ candidates are skipped (`pip install tree-sitter tree-sitter-cuda` to verify them on the CPU)"
     if facts.get("cuda"):
-        return Finding(name="gpu", state="limited", detail="torch finds none: CUDA candidates are built and skipped", mend="check `nvidia-smi`")
-    return Finding(name="gpu", state="limited", detail="this torch is a CPU build: CUDA candidates are skipped", mend="pip install torch (a CUDA build)")
+        return Finding(name="gpu", state="limited", detail=f"torch finds none: {without}", mend="check `nvidia-smi`")
+    return Finding(name="gpu", state="limited", detail=f"this torch is a CPU build: {without}", mend="pip install torch (a CUDA build)")
 
 
 def _compilers(facts: dict[str, object]) -> Iterable[Finding]:

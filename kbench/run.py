@@ -198,7 +198,11 @@ class _Session(Events):
 
     def result(self, result: Result) -> None:
         """Store first, tell then."""
-        job, verdict = result.job, result.verdict
+        job = result.job
+        if self._timed and not job.timed and result.verdict.status is Status.PASS:
+            warnings = (*result.verdict.warnings, f"not timed: {_why_not_timed(job)}")
+            result = dataclasses.replace(result, verdict=dataclasses.replace(result.verdict, warnings=warnings))
+        verdict = result.verdict
         baseline = job.candidate.name.startswith("@")
         environment = self._environment(job)
         if self._store is not None:
@@ -285,12 +289,8 @@ class _Session(Events):
         cases = self._cases_on(task, device)
         if not cases and not skip:
             skip = f"no case of `{task.name}` runs on {device}"
-        timed = tuple(case.name for case in cases if case.timed) or tuple(case.name for case in cases[:1])
-        if device == CUDA_ON_CPU or (candidate.language == "triton" and device == "cpu"):
-            # Interpreted: its outputs are the kernel's, its time is not.
-            timed = ()
-        elif self._request.cases:
-            timed = tuple(case.name for case in cases)
+        # A case that is named is timed, whatever it says of itself; an interpreted kernel never is.
+        timed = tuple(case.name for case in cases if (case.timed or self._request.cases) and not _is_interpreted(candidate, device))
         return Job(
             task=task,
             candidate=candidate,
@@ -308,6 +308,8 @@ class _Session(Events):
                 continue
             baseline = Candidate(task=task.name, name=name, source=task.reference, sha256=task.sha256)
             job = self._job(task, baseline, device, "")
+            if not job.timed:
+                continue
             # A baseline is the reference itself: only the cases that are timed matter.
             yield dataclasses.replace(job, cases=tuple(case for case in job.cases if case.name in job.timed))
 
@@ -415,17 +417,24 @@ def _device(wanted: str, candidate: Candidate, facts: dict[str, object]) -> tupl
         return "cuda:0", ""
     if "cpu" in candidate.devices or (candidate.language == "triton" and _has_triton()):
         return "cpu", ""
-    if CUDA_ON_CPU in candidate.runs_on and _has_cuda_parser():
+    if CUDA_ON_CPU in candidate.runs_on and discovery.has_cuda_parser():
         return CUDA_ON_CPU, ""
     return "cuda", "needs CUDA: " + ("asked for the CPU" if kind == "cpu" else _why_no_gpu(facts))
 
 
+def _is_interpreted(candidate: Candidate, device: str) -> bool:
+    """Whether its outputs are the kernel's, but its time is not."""
+    return device == CUDA_ON_CPU or (candidate.language == "triton" and device == "cpu")
+
+
+def _why_not_timed(job: Job) -> str:
+    if _is_interpreted(job.candidate, job.device):
+        return "an interpreted kernel has no speed"
+    return f'no case here is to be timed (`"timed": False` in CASES); `--case {job.cases[0].name}` times it all the same'
+
+
 def _has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None
-
-
-def _has_cuda_parser() -> bool:
-    return all(importlib.util.find_spec(name) is not None for name in ("tree_sitter", "tree_sitter_cuda"))
 
 
 def _why_no_gpu(facts: dict[str, object]) -> str:

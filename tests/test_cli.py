@@ -123,6 +123,31 @@ def test_what_is_not_verified_is_never_timed_and_never_averaged(tree: Path) -> N
     assert "`wrong`" not in report.split("## Not accepted")[0]
 
 
+def test_files_that_cannot_be_used_show_in_the_exit_code_of_a_list(tree: Path) -> None:
+    assert kbench("list", "t/good", "t/wrong", cwd=tree).returncode == 0
+    assert kbench("list", "t/good", "t/syntax", cwd=tree).returncode == 1
+    assert kbench("list", "t/good", "t/syntax", "--json", cwd=tree).returncode == 1
+    assert kbench("list", cwd=tree).returncode == 4
+
+
+def test_a_case_that_is_not_to_be_timed_is_timed_only_where_it_is_named(tmp_path: Path) -> None:
+    cases = 'CASES = {"default": {"timed": False}}\n'
+    for name, text in {"references/t.py": REFERENCE + cases, "candidates/t/good.py": GOOD, "kbench.toml": ""}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    run = kbench("time", "--device", "cpu", "--repeat", "4", "--trials", "1", "--json", cwd=tmp_path)
+
+    assert run.returncode == 0, run.stderr
+    (found,) = map(json.loads, run.stdout.splitlines())
+    assert (found["status"], found["timings"]) == ("pass", [])
+    assert any(warning.startswith("not timed: ") and "`--case default`" in warning for warning in found["warnings"])
+    assert not (tmp_path / "results/timings.csv").exists()
+
+    (tmp_path / "kbench.toml").write_text("[time]\nbaselines = []\n")
+    named = kbench("time", "--case", "default", "--device", "cpu", "--repeat", "4", "--trials", "1", "--json", cwd=tmp_path)
+    assert objects(named)["good"]["pairs"] == 4
+
+
 def test_a_report_works_times_out_again_from_the_samples_of_several_processes(tmp_path: Path) -> None:
     for name in ("kbench.toml", "references/t.py", "candidates/t/good.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -173,6 +198,9 @@ def test_a_pair_of_files_needs_no_tree(tmp_path: Path) -> None:
         (("verify", "--root", "/nowhere"), 2, "/nowhere"),
         (("time", "--repeat", "0"), 2, "--repeat"),
         (("new", "../x"), 2, "../x"),
+        (("selftest", "nosuch/*"), 3, "nosuch/*"),
+        (("selftest", "linear/robust_segfalt"), 3, "did you mean `linear/robust_segfault`"),
+        (("selftest", "linear"), 3, "did you mean `linear/*`"),
         (("verify", "--no-such-option"), 2, "--no-such-option"),
         (("report", "--output", "/nowhere/x.md"), 2, "/nowhere/x.md"),
     ],

@@ -154,6 +154,14 @@ def test_a_gpu_is_named_or_it_is_said_what_happens_without(facts: dict[str, obje
     assert words in finding.detail
 
 
+@pytest.mark.parametrize("facts", [{"cuda": "13.0", "gpus": []}, {"cuda": None, "gpus": []}])
+def test_without_a_gpu_it_is_said_where_cuda_candidates_run(facts: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "CUDA C++ candidates are verified on the CPU, and never timed" in doctor._gpu(facts).detail
+
+    monkeypatch.setattr(doctor.discovery, "has_cuda_parser", lambda: False)
+    assert "CUDA C++ candidates are skipped" in doctor._gpu(facts).detail
+
+
 @pytest.mark.parametrize("find", [doctor._cache, lambda: doctor._results(Path("/nowhere/else"))])
 def test_what_cannot_be_written_is_missing(monkeypatch: pytest.MonkeyPatch, find: object) -> None:
     """Made up, because these tests may run as root, who may write everywhere."""

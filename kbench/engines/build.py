@@ -9,7 +9,7 @@ from kbench.engines.candidate import CandidateProcess, load_request
 from kbench.engines.job import Job, builds
 from kbench.engines.machine import Machine
 from kbench.engines.queue import pool_of
-from kbench.engines.verdicts import base_verdict, slow_on_cpu
+from kbench.engines.verdicts import MORE_TIME, base_verdict, slow_on_cpu
 from kbench.protocol import Closed, Message, ProtocolError
 from kbench.records import CUDA_ON_CPU, Reason, Status, Verdict
 from kbench.sandbox import ParentChannel
@@ -88,7 +88,7 @@ def build_verdict(job: Job, build: Message) -> Verdict | None:
     if build.get("timeout") and job.device == CUDA_ON_CPU:
         return slow_on_cpu(job, "build")
     if build.get("timeout"):
-        return base_verdict(job, Status.FAIL, Reason.TIMEOUT, f"no answer in {job.settings.timeout_s:g} s during build")
+        return base_verdict(job, Status.FAIL, Reason.TIMEOUT, f"no answer in {job.settings.timeout_s:g} s during build; {MORE_TIME}")
     if job.skip:
         built = "built all the same" if build.get("ok") else f"not built: {build.get('message', 'its process ended')}"
         return base_verdict(job, Status.SKIP, "", f"{job.skip}; {built}")

@@ -12,7 +12,7 @@ from kbench.engines.candidate import GONE_S, CandidateProcess
 from kbench.engines.job import Job
 from kbench.engines.judge import JudgeProcess
 from kbench.engines.machine import Machine
-from kbench.engines.verdicts import why_gone
+from kbench.engines.verdicts import MORE_TIME, why_gone
 from kbench.protocol import Message
 from kbench.records import Comparison, Reason, Status, Timing, Verdict, is_gpu
 
@@ -90,7 +90,7 @@ async def _timing_failure(answer: Message | None, *, late: bool, judge: JudgePro
     if answer is None:
         return Status.ERROR, Reason.MACHINE, f"the judge was lost during {judge.stage}: {judge.end_words}"
     if late:
-        return Status.FAIL, Reason.TIMEOUT, f"no answer in time during {judge.stage}"
+        return Status.FAIL, Reason.TIMEOUT, f"no answer in time during {judge.stage}; {MORE_TIME}"
     if "gone" in answer:
         reason, detail = why_gone(await process.close(grace_s=GONE_S), str(answer["gone"]))
         return Status.ERROR if reason == Reason.MACHINE else Status.FAIL, reason, detail

@@ -10,6 +10,7 @@ from kbench.records import Reason, Status, Verdict
 from kbench.sandbox import Ending
 
 NOT_BEGUN = "before it loaded the candidate"
+MORE_TIME = "`timeout_s` or `--timeout` allows more"
 
 
 def base_verdict(job: Job, status: Status, reason: str, detail: str, **more: Any) -> Verdict:
@@ -38,7 +39,7 @@ def decided_without_running(job: Job) -> Verdict | None:
 
 def slow_on_cpu(job: Job, stage: str, **more: Any) -> Verdict:
     """Where kernels run a thousand times slower than on a device, the time they take says nothing of them."""
-    detail = f"not done on the CPU in {job.settings.timeout_s:g} s, during {stage}; `timeout_s` or `--timeout` allows more"
+    detail = f"not done on the CPU in {job.settings.timeout_s:g} s, during {stage}; {MORE_TIME}"
     return base_verdict(job, Status.SKIP, "", detail, **more)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from kbench.engines.candidate import GONE_S, CandidateProcess, load_request
 from kbench.engines.job import Job
 from kbench.engines.judge import JudgeProcess
-from kbench.engines.verdicts import base_verdict, slow_on_cpu, why_gone
+from kbench.engines.verdicts import MORE_TIME, base_verdict, slow_on_cpu, why_gone
 from kbench.protocol import Message
 from kbench.records import CUDA_ON_CPU, CaseVerdict, CheckResult, Reason, Status, Verdict
 from kbench.sandbox import Ending
@@ -44,12 +44,12 @@ def _verdict(job: Job, answer: Message, stage: str, ending: Ending | None, *, la
         "output_tail": output_tail,
     }
     if late and stage.startswith("reference"):
-        detail = f"the reference took more than {job.settings.timeout_s:g} s; `timeout_s` or `--timeout` allows more"
+        detail = f"the reference took more than {job.settings.timeout_s:g} s; {MORE_TIME}"
         return base_verdict(job, Status.ERROR, Reason.REFERENCE, detail, **more)
     if late and job.device == CUDA_ON_CPU:
         return slow_on_cpu(job, stage, **more)
     if late:
-        detail = f"no answer in {job.settings.timeout_s:g} s during {stage}"
+        detail = f"no answer in {job.settings.timeout_s:g} s during {stage}; {MORE_TIME}"
         return base_verdict(job, Status.FAIL, Reason.TIMEOUT, detail, **more)
     if "gone" in answer:
         assert ending is not None

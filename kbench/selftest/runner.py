@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
+import fnmatch
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +14,8 @@ from pathlib import Path
 from kbench.config import TaskSettings
 from kbench.engines.job import Events, Job, Options, Result
 from kbench.engines.local import LocalEngine
+from kbench.errors import NothingSelectedError
+from kbench.outcome import EXIT_FAIL, EXIT_NOTHING, EXIT_PASS
 from kbench.records import Status, Verdict
 from kbench.selftest.expectations import Assessment, Entry, assess, discover_corpus
 
@@ -38,6 +42,26 @@ class Outcome:
         verdict = self.result.verdict
         words = f"{verdict.status}: {verdict.reason}" if verdict.reason else str(verdict.status)
         return ", ".join([words, *(f"{timing.speedup:.2f}x" for timing in self.result.timings)])
+
+
+def named(names: Sequence[str]) -> frozenset[str]:
+    """The labels in the corpus that are named, by globs over `group/name`; all where none is.
+
+    Raises:
+        NothingSelectedError: a name matches nothing.
+    """
+    entries = discover_corpus()
+    labels = [entry.candidate.label for entry in entries]
+    found = set() if names else set(labels)
+    for name in names:
+        matched = fnmatch.filter(labels, name)
+        if not matched:
+            known = [*labels, *(f"{entry.task.name}/*" for entry in entries)]
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean `{close[0]}`?" if close else f"a name is a glob over group/name, such as `{labels[0]}`"
+            raise NothingSelectedError(f"`{name}` matches nothing in the corpus", hint=hint)
+        found.update(matched)
+    return frozenset(found)
 
 
 def run_selftest(
@@ -116,6 +140,13 @@ class _Selftest(Events):
 def is_sound(outcomes: Sequence[Outcome]) -> bool:
     """Nothing was missed, and nobody was refused without a fault."""
     return not any(outcome.assessment in (Assessment.MISSED, Assessment.FALSE_ALARM) for outcome in outcomes)
+
+
+def exit_code(outcomes: Sequence[Outcome]) -> int:
+    """Of the command: whether all is sound, and whether anything could be run at all."""
+    if all(outcome.assessment is Assessment.SKIPPED for outcome in outcomes):
+        return EXIT_NOTHING
+    return EXIT_PASS if is_sound(outcomes) else EXIT_FAIL
 
 
 def table(outcomes: Sequence[Outcome]) -> list[tuple[str, ...]]:
