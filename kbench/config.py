@@ -206,7 +206,7 @@ def cache_limit_bytes() -> int:
         return int(_number(least=0, most=1e6)(float(chosen)) * 10**9)
     except ValueError:
         hint = "0 keeps nothing but the last build"
-        raise UsageError(f"`KBENCH_CACHE_GB` is `{_shown(chosen)}`; it must be a number of gigabytes from 0 to 1000000", hint=hint) from None
+        raise UsageError(f"`KBENCH_CACHE_GB` is `{_shortened(chosen)}`; it must be a number of gigabytes from 0 to 1000000", hint=hint) from None
 
 
 def lease_folder() -> Path:
@@ -231,7 +231,7 @@ def warm_seconds() -> float:
     try:
         return _number(least=0, most=86_400)(float(chosen))
     except ValueError:
-        raise UsageError(f"`KBENCH_WARM_S` is `{_shown(chosen)}`; it must be a number of seconds from 0 to 86400", hint="0 keeps no process") from None
+        raise UsageError(f"`KBENCH_WARM_S` is `{_shortened(chosen)}`; it must be a number of seconds from 0 to 86400", hint="0 keeps no process") from None
 
 
 # What a key may hold. A parser returns the value to keep, or raises ValueError.
@@ -444,7 +444,12 @@ def _nearest(name: str, known: list[str], otherwise: str) -> str:
 
 
 def _shown(value: object) -> str:
-    text = json.dumps(value, default=str) if isinstance(value, bool | list | dict) else str(value)
+    # A string with its quotes: where a number is asked for, they are what is wrong.
+    text = json.dumps(value, default=str, ensure_ascii=False) if isinstance(value, bool | list | dict | str) else str(value)
+    return _shortened(text)
+
+
+def _shortened(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

@@ -40,6 +40,7 @@ def test_half_precision_has_stated_tolerances_that_the_command_line_beats() -> N
         ("[verify]\nprecision = 0.1", "move it to `[time]`"),
         ("[verify]\natol = -1", "`verify.atol` is `-1`"),
         ("[verify]\natol = nan", "`verify.atol` is `nan`"),
+        ('[verify]\natol = "1e-4"', '`verify.atol` is `"1e-4"`'),
         ("[verify]\nrtol = 1", "below 1"),
         ("[verify]\ntrials = 0", "`verify.trials` is `0`"),
         ("[verify]\ntrials = true", "whole number"),
@@ -132,7 +133,7 @@ def test_a_table_for_a_task_that_is_not_there_is_refused() -> None:
 
 def test_a_domain_is_one_of_those_known() -> None:
     assert parse_config('[tasks.x]\ndomain = "as_given"', Path("kbench.toml")).settings_for("x", {}).domain == "as_given"
-    with pytest.raises(UsageError, match=r"`tasks\.x\.domain` is `given`; it must be one of `any`, `as_given`"):
+    with pytest.raises(UsageError, match=r'`tasks\.x\.domain` is `"given"`; it must be one of `any`, `as_given`'):
         parse_config('[tasks.x]\ndomain = "given"', Path("kbench.toml"))
 
 
