@@ -19,6 +19,8 @@ FORMAT = 2
 
 # The judge's own clock could not confirm what a candidate's process says.
 CLOCK_UNVERIFIED = "clock_unverified"
+# A model that keeps state gives other outputs in the judge's process: those of timed calls were compared with nothing.
+UNCHECKED = "outputs_unchecked_stateful"
 
 # Below this many times what an empty kernel reads, a slot tells the launch rather than the kernel.
 _AT_FLOOR = 1.5
@@ -63,7 +65,7 @@ def conclude(samples: Samples) -> dict[str, Any]:
     flags = {*found.flags, *_seen_in(samples), *samples.get("flags", ())}
     vouched = samples.get("vouched", 1.0)
     return {
-        "verdict": _vouched(found, vouched),
+        "verdict": _vouched(found, vouched, is_checked=UNCHECKED not in flags),
         "pairs": len(samples["orders"]),
         "reference_s": found.reference_s,
         "candidate_s": found.candidate_s,
@@ -152,10 +154,10 @@ def is_settled(samples: Samples) -> bool:
     return bool(found.inside > samples.get("placement", 0.0))
 
 
-def _vouched(found: stats.PairedTiming, vouched: float) -> Comparison:
-    """What the times say: faster only where it is so with what the judge's clock leaves unexplained, too."""
-    is_sure = found.speedup_low * vouched > 1.0 + found.delta
-    return found.verdict if found.verdict is not Comparison.FASTER or vouched == 1.0 or is_sure else Comparison.UNRESOLVED
+def _vouched(found: stats.PairedTiming, vouched: float, *, is_checked: bool) -> Comparison:
+    """What the times say: faster only where it is so with what the judge's clock leaves unexplained, too, and it was seen what they computed."""
+    is_sure = vouched == 1.0 or found.speedup_low * vouched > 1.0 + found.delta
+    return found.verdict if found.verdict is not Comparison.FASTER or (is_sure and is_checked) else Comparison.UNRESOLVED
 
 
 def joined(parts: Sequence[Samples]) -> dict[str, Any]:

@@ -171,6 +171,7 @@ class CaseReference:
         # Sets of inputs for the clock, made when first timed: timing/pairs.py.
         self.pool: list[list[Any]] | None = None
         self.draws_shapes = False
+        self.draw_s = 0.0
         self.returned: list[torch.Tensor] = []
         self._kept: dict[str, list[Trial]] = {}
         self._asserts: bool | None = None
@@ -188,6 +189,10 @@ class CaseReference:
         Who fails one is held against `is_sound` first.
         """
         return self._remembered("variants", self._make_variants)
+
+    def kept_variants(self) -> list[Trial]:
+        """The variants of inputs that were tried and are still there, but for those where the reference is not to be relied upon."""
+        return [trial for trial in self._kept.get("variants", ()) if trial.weights is None and trial.sound is not False]
 
     def _remembered(self, name: str, make: Callable[[], Iterator[Trial]]) -> Iterator[Trial]:
         """What `make` gives, kept for the next candidate unless it is too large."""

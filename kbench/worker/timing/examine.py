@@ -61,7 +61,7 @@ class CaseExaminer(CaseTimer):
         with self._account("prepare_again"):
             for side in self._sides:
                 self._prepare(side, len(sets))
-            self._arguments = [self._place_inputs(side, sets, shift=0) for side in self._sides]
+            self._arguments = [self._place(side, [self._pool[pick] for pick in sets], shift=0) for side in self._sides]
         if max(timed["reference_s"], timed["candidate_s"]) <= _STEADY_MOST_S:
             with self._account("steady"):
                 self._measure_steady(timed, sets)
@@ -155,7 +155,8 @@ class CaseExaminer(CaseTimer):
             visited = [self._pool[sets[i % len(sets)]] for i in range(calls)]
             # Draws depend on all the calls before; without any, the last one stands alone.
             visited = visited if self._draws else visited[-1:]
-            self._compare(snapshot, visited, seed, chosen=len(visited) - 1)
+            # The last one alone is handed over.
+            self._compare(snapshot, visited, seed, chosen=len(visited) - 1, at=0)
         except CandidateFault:
             return False
         return True

@@ -30,7 +30,7 @@ from kbench.worker.session import CandidateFault, CaseSession
 from kbench.worker.timing import idle, light
 from kbench.worker.timing.burst import BurstClock
 from kbench.worker.timing.ceilings import Ceilings
-from kbench.worker.timing.fresh import FreshSets
+from kbench.worker.timing.fresh import Draw, FreshSets, turn_over
 from kbench.worker.timing.monitor import Monitor, Observation, busy_before, monitor
 from kbench.worker.timing.side import Side, claimed_number, claimed_seconds
 from kbench.worker.timing.vouch import Vouching
@@ -80,6 +80,12 @@ _ORACLE_GROWTH = 2.0
 _NO_METER = "energy not measured: no meter is read on a CPU"
 # Tries to hide a launch behind a doubled delay before the slot is called host-bound.
 _HIDING_TRIES = 3
+# Inputs are drawn anew for every pair where that takes no longer than this, or than this share of its slots; for all
+# the calls of bursts or waits, where it takes no longer than that.
+_DRAWN_S, _DRAWN_SLOTS, _DRAWN_ONCE_S = 5e-3, 0.5, 50e-3
+# Before so many pairs, at random, a slot has a variant among its inputs. What is grossly wrong counts: verification
+# has judged small differences there, by float64 where it had to.
+_VARIANT_SHARE, _VARIANT_SLACK = 0.1, 8.0
 # What else a side says of a slot.
 _REPORTED = ("hidden", "enqueue", "sm_clock_hz", "cpu_s", "preemptions", "page_faults", "core")
 # The share of slots whose outputs are compared, and the least number.
@@ -126,7 +132,7 @@ class CaseTimer:
         self._ceilings = ceilings
         self._random = random.Random(secrets.randbits(64))  # noqa: S311 - order and choice, not keys
         if reference.pool is None:
-            pool, reference.draws_shapes = self._make_pool()
+            pool, reference.draws_shapes, reference.draw_s = self._make_pool()
             reference.returned = self._find_returned(pool)
             # Last of all: what cannot be timed is found so every time.
             reference.pool = pool
@@ -141,6 +147,7 @@ class CaseTimer:
         self._checked = 0
         self._loops = 1
         self._slack_bytes = 0
+        self._slot_draw: Draw | None = None
         self._cores = sorted(os.sched_getaffinity(0))
         self._core = self._cores[0]
         self._discarded = 0
@@ -181,6 +188,8 @@ class CaseTimer:
                 for side in self._sides:
                     self._prepare(side)
             self._extend_pool()
+            slots_s = self._loops * sum(estimates)
+            self._slot_draw = self._draw_where_cheap(self._loops + self._untimed, max(_DRAWN_S, _DRAWN_SLOTS * slots_s))
             per_block = stats.block_pairs(*estimates)
             with self._account("cold" if self._device.type == "cuda" else "pairs"):
                 ticks = _stolen_ticks()
@@ -225,17 +234,36 @@ class CaseTimer:
         seen.flags += busy_before(before)
         return orders, seen
 
-    def _make_pool(self) -> tuple[list[list[Any]], bool]:
-        """Sets of inputs, and whether get_inputs draws their shapes."""
-        first = self._reference.reference.inputs(self._reference.case, "timed", 0)
+    def _make_pool(self) -> tuple[list[list[Any]], bool, float]:
+        """Sets of inputs, whether get_inputs draws their shapes, and what it takes to draw a set."""
+        first = self._draw()
         n_bytes = sum(tensors.span(t).numel() * t.element_size() for t in tensors.tensors_in(first)) or 1
         count = min(_POOL_SETS[1], max(_POOL_SETS[0], _POOL_BYTES // n_bytes // 4))
-        drawn = [first, *(self._reference.reference.inputs(self._reference.case, "timed", i) for i in range(1, count))]
+        self._settle()
+        started = time.perf_counter()
+        drawn = [first, *(self._draw() for _ in range(1, count))]
+        self._settle()
+        draw_s = (time.perf_counter() - started) / (count - 1)
         if all(_layout_of(args) == _layout_of(first) for args in drawn):
-            return drawn, False
+            return drawn, False, draw_s
         # Where get_inputs draws shapes, the clock takes the largest that it met: one time is for one size.
         largest = max(drawn, key=lambda args: sum(t.numel() for t in tensors.tensors_in(args)))
-        return [largest, *FreshSets([largest], count - 1, self._random).args], True
+        return [largest, *FreshSets([largest], count - 1, self._random).args], True, draw_s
+
+    def _draw(self) -> list[Any]:
+        return self._reference.reference.inputs(self._reference.case, "timed", secrets.randbits(62))
+
+    def _draw_where_cheap(self, sets: int, limit_s: float) -> Draw | None:
+        """What draws inputs of the layout of the pool, where so many sets take no longer than that; nothing of an earlier call is in them."""
+        if self._reference.draws_shapes or sets * self._reference.draw_s > limit_s:
+            return None
+        layout = _layout_of(self._pool[0])
+
+        def draw() -> list[Any]:
+            args = self._draw()
+            return args if _layout_of(args) == layout else self._random.choice(self._pool)
+
+        return draw
 
     def _find_returned(self, pool: list[list[Any]]) -> list[torch.Tensor]:
         """What the reference returns for inputs of the pool, as far as their shapes go.
@@ -251,9 +279,9 @@ class CaseTimer:
 
     def _extend_pool(self) -> None:
         """No two calls of one slot may have the same inputs."""
-        for index in range(len(self._pool), self._loops + self._untimed):
-            drawn = [] if self._reference.draws_shapes else [self._reference.reference.inputs(self._reference.case, "timed", index)]
-            self._pool += drawn or FreshSets(self._pool[:1], 1, self._random).args
+        missing = self._loops + self._untimed - len(self._pool)
+        if missing > 0:
+            self._pool += FreshSets(self._pool[:1], missing, self._random, self._draw_where_cheap(missing, _DRAWN_ONCE_S)).args
 
     def _prepare(self, side: Side, sets: int = 1, *, outputs: int = 0) -> None:
         """Open memory for outputs of `outputs` calls and, on a GPU, `sets` of inputs; have the side get ready for the clock."""
@@ -263,7 +291,7 @@ class CaseTimer:
         largest = max(self._pool, key=lambda args: sum(t.numel() for t in tensors.tensors_in(args)))
         for tensor in tensors.tensors_in(largest):
             sizes.place(tensor)
-        n_bytes = sizes.end_bytes * (self._loops + self._untimed if self._device.type == "cpu" else sets)
+        n_bytes = sizes.end_bytes * max(sets, self._loops + self._untimed if self._device.type == "cpu" else 1)
         self._slack_bytes = min(max((_PLACES - 1) * n_bytes, _SLACK_BYTES[0]), _SLACK_BYTES[1])
         side.session.arena("outputs", layout.end_bytes)
         side.session.arena("inputs", n_bytes + self._slack_bytes)
@@ -290,7 +318,7 @@ class CaseTimer:
         return latest[0], latest[1]
 
     def _untimed_calls(self, side: Side, count: int) -> list[float]:
-        args = self._place_inputs(side, [self._random.randrange(len(self._pool))], shift=0)
+        args = self._place(side, [self._random.choice(self._pool)], shift=0)
         answer = side.ask("warm", args=args, calls=count)
         side.calls += count
         return claimed_seconds(answer)
@@ -334,33 +362,68 @@ class CaseTimer:
 
     def _try_pair(self, order: str, *, cold: bool) -> None:
         """One slot of each side on the same inputs, each at an address of its own."""
-        picks = self._random.sample(range(len(self._pool)), self._loops + self._untimed)
-        for pick in picks:
-            self._freshen(self._pool[pick])
+        sets = self._fresh_sets()
         seed = secrets.randbits(62)
+        if self._random.random() < _VARIANT_SHARE:
+            self._try_variant(sets, seed, cold=cold)
         watch = self._watched < _WATCHES and self._random.random() < _WATCH_SHARE
         for letter in order:
             if letter == "r" and watch:
-                self._watch_idle(picks, seed, cold=cold)
+                self._watch_idle(sets, seed, cold=cold)
             else:
-                self._slot(self._sides["rc".index(letter)], picks, seed, cold=cold)
+                self._slot(self._sides["rc".index(letter)], sets, seed, cold=cold)
 
-    def _watch_idle(self, picks: list[int], seed: int, *, cold: bool) -> None:
+    def _fresh_sets(self) -> list[list[Any]]:
+        """Inputs for the calls of a slot, and for the untimed one before it."""
+        picks = self._random.sample(range(len(self._pool)), self._loops + self._untimed)
+        for pick in picks:
+            if self._slot_draw is not None:
+                self._pool[pick] = self._slot_draw()
+            else:
+                turn_over(self._pool[pick], self._random)
+        return [self._pool[pick] for pick in picks]
+
+    def _try_variant(self, sets: list[list[Any]], seed: int, *, cold: bool) -> None:
+        """Have the candidate make a slot with a variant of the inputs among the others, of which only the outputs count.
+
+        Who is right on variants while it is verified, and leaves out what plain inputs do not need while it is timed,
+        cannot know beforehand which slots these are.
+        """
+        trials = [] if self._reference.draws_shapes or self._timed_draws is not None else self._reference.kept_variants()
+        if not trials or self._reference.stateful or self._sides[1].session.baseline or (self._changes_inputs and not cold):
+            return
+        chosen = self._random.randrange(self._loops)
+        args = self._random.choice(trials).args
+        if _layout_of(args) != _layout_of(self._pool[0]):
+            return
+        mixed = list(sets)
+        mixed[chosen + self._untimed] = args
+        side = self._sides[1]
+        answer, _, snapshot = self._try_slot(side, mixed, seed, cold=cold, doubled=0)
+        side.busy_s += claimed_number(answer.get("busy_s")) or 0.0
+        self._checked += 1
+        self._compare(snapshot, mixed[self._untimed :], seed, calls_before=0 if cold else 1, chosen=chosen, slack=_VARIANT_SLACK)
+
+    def _watch_idle(self, sets: list[list[Any]], seed: int, *, cold: bool) -> None:
         """Have the reference take its turn while the candidate, unasked, ought to use no processor."""
         self._watched += 1
         pid = self._sides[1].session.peer.pid
         time.sleep(_SETTLE_S)
         started, used_s = time.monotonic(), idle.cpu_seconds(pid)
-        self._slot(self._sides[0], picks, seed, cold=cold)
+        self._slot(self._sides[0], sets, seed, cold=cold)
         time.sleep(_WATCH_S)
         self._idle_cpu_s += idle.cpu_seconds(pid) - used_s
         self._idle_s += time.monotonic() - started
 
-    def _slot(self, side: Side, picks: list[int], seed: int, *, cold: bool) -> None:
+    def _slot(self, side: Side, sets: list[list[Any]], seed: int, *, cold: bool) -> None:
         """Measure a slot; again, elsewhere, where its launch showed, for a call may have changed its inputs."""
         for doubled in range(_HIDING_TRIES):
-            answer, outside_s = self._try_slot(side, picks, seed, cold=cold, doubled=doubled)
+            check = side is self._sides[1] and self._is_to_be_checked()
+            answer, outside_s, snapshot = self._try_slot(side, sets, seed, cold=cold, doubled=doubled)
             side.busy_s += claimed_number(answer.get("busy_s")) or 0.0
+            if check:
+                # A hot slot has made the same call before.
+                self._compare(snapshot, sets[self._untimed :], seed, calls_before=0 if cold else 1)
             if answer.get("may_hide") is not True:
                 break
         (seconds,) = claimed_seconds({"seconds": [answer.get("seconds")]})
@@ -371,34 +434,27 @@ class CaseTimer:
         side.seconds.append(seconds)
         side.reports.append({name: answer[name] for name in _REPORTED if claimed_number(answer.get(name)) is not None})
 
-    def _try_slot(self, side: Side, picks: list[int], seed: int, *, cold: bool, doubled: int) -> tuple[dict[str, Any], float]:
-        shift = self._random.randrange(self._slack_bytes // tensors.ALIGNMENT_BYTES) * tensors.ALIGNMENT_BYTES
-        if self._untimed:
-            # What is to be timed is not there yet: an untimed call could do its work.
-            side.ask("wake", args=self._place_inputs(side, picks[:1], shift=shift), core=self._core)
-            picks = picks[1:]
-        args = self._place_inputs(side, picks, shift=shift)
+    def _try_slot(self, side: Side, sets: list[list[Any]], seed: int, *, cold: bool, doubled: int) -> tuple[dict[str, Any], float, torch.Tensor]:
+        """Have a side make a slot; what it says, the seconds by the judge's clock, and its outputs."""
         outputs = side.session.arenas["outputs"]
-        check = side is self._sides[1] and self._is_to_be_checked()
-        # Before every slot: memory that only some slots find poisoned would tell which ones are compared.
+        if self._untimed:
+            # What is to be timed is not there yet, nor where it will be: an untimed call could do its work.
+            side.ask("wake", args=self._place(side, sets[:1], shift=self._shift()), core=self._core)
+            sets = sets[1:]
+        # Before every slot: memory that only some slots find poisoned would tell which ones are compared. And before the
+        # inputs are there.
         outputs.poison()
-        if self._device.type == "cuda":
-            torch.cuda.synchronize()
+        args = self._place(side, sets, shift=self._shift())
         started = time.perf_counter()
         answer = side.ask("slot", args=args, seed=seed, hold=self._random.randrange(_MAX_HELD[self._device.type]), cold=cold, doubled=doubled)
         outside_s = time.perf_counter() - started
-        if check:
-            snapshot = outputs.memory.clone()
-            self._compare_inputs(side, args, picks)
-            # A hot slot has made the same call before.
-            self._compare(snapshot, self._sets_of(picks), seed, calls_before=0 if cold else 1)
-        return answer, outside_s
+        if side is not self._sides[1]:
+            return answer, outside_s, outputs.memory
+        self._compare_inputs(side, args, sets)
+        return answer, outside_s, outputs.memory.clone()
 
-    def _sets_of(self, picks: list[int]) -> list[list[Any]]:
-        return [self._pool[pick] for pick in picks]
-
-    def _place_inputs(self, side: Side, picks: list[int], *, shift: int) -> list[tensors.Spec]:
-        return self._place(side, self._sets_of(picks), shift=shift)
+    def _shift(self) -> int:
+        return self._random.randrange(self._slack_bytes // tensors.ALIGNMENT_BYTES) * tensors.ALIGNMENT_BYTES
 
     def _place(self, side: Side, sets: list[list[Any]], *, shift: int) -> list[tensors.Spec]:
         layout = tensors.Layout(shift)
@@ -419,25 +475,11 @@ class CaseTimer:
         self._settle()
         return specs
 
-    def _freshen(self, args: list[Any]) -> None:
-        """Turn a float input over and change an element of it: no answer of an earlier call is right any more.
-
-        Rows move as wholes and every value has occurred before, so what holds for given inputs still holds.
-        """
-        floats = [t for t in tensors.tensors_in(args) if t.is_floating_point() and t.numel() > 1 and t.is_contiguous()]
-        if not floats:
-            return
-        chosen = self._random.choice(floats)
-        dims = [dim for dim in range(chosen.dim()) if chosen.shape[dim] > 1]
-        chosen.copy_(torch.roll(chosen, 1 + self._random.randrange(chosen.shape[dims[0]] - 1), dims[0]))
-        flat = chosen.view(-1)
-        flat[self._random.randrange(flat.numel())] = flat[self._random.randrange(flat.numel())]
-
     def _is_to_be_checked(self, *, surely: bool = False) -> bool:
         if self._sides[1].session.baseline and self._draws:
             return False
         if self._reference.stateful:
-            self._flags.add("outputs_unchecked_stateful")
+            self._flags.add(samples.UNCHECKED)
             return False
         least, share = (distribution.TIMED_LEAST, distribution.TIMED_SHARE) if self._timed_draws else (_CHECKED_LEAST, _CHECKED_SHARE)
         few = self._checked < least and len(self._sides[1].seconds) >= self._random.randrange(12)
@@ -446,11 +488,11 @@ class CaseTimer:
             return True
         return False
 
-    def _compare_inputs(self, side: Side, args: list[tensors.Spec], picks: list[int]) -> None:
+    def _compare_inputs(self, side: Side, args: list[tensors.Spec], sets: list[list[Any]]) -> None:
         """Hold the inputs of a slot against what was lent."""
         memory = side.session.arenas["inputs"].memory
-        for spec, pick in zip(args, picks, strict=True):
-            lent = iter(tensors.tensors_in(self._pool[pick]))
+        for spec, values in zip(args, sets, strict=True):
+            lent = iter(tensors.tensors_in(values))
             for path, leaf in tensors.leaves(spec, "input"):
                 if leaf["k"] != "tensor":
                     continue
@@ -459,13 +501,24 @@ class CaseTimer:
                 if not self._changes_inputs and not torch.equal(now.view(torch.uint8), own.view(torch.uint8)):
                     raise CandidateFault(exploit("timed_input"), f"{path} modified by a timed call, though not in verification")
 
-    def _compare(self, snapshot: torch.Tensor, sets: list[list[Any]], seed: int, *, calls_before: int = 0, chosen: int | None = None) -> None:
-        """Compare the outputs of one call of several, picked now, with what the reference makes of it."""
-        # Of many calls in a chain, the last one alone is handed over.
-        places = self._places[0]
+    def _compare(
+        self,
+        snapshot: torch.Tensor,
+        sets: list[list[Any]],
+        seed: int,
+        *,
+        calls_before: int = 0,
+        chosen: int | None = None,
+        at: int | None = None,
+        slack: float = 1.0,
+    ) -> None:
+        """Compare the outputs of one call of several, picked now unless it is given, with what the reference makes of it.
+
+        They are at the place of that call, or at that numbered `at`; tolerances are `slack` times as wide.
+        """
         if chosen is None:
             chosen = self._random.randrange(min(len(sets), len(self._places)))
-            places = self._places[chosen]
+        places = self._places[chosen if at is None else at]
         if self._timed_draws is not None:
             self._timed_draws.keep(sets[chosen], [tensors.view_of(snapshot, place) for place in places])
             return
@@ -485,7 +538,7 @@ class CaseTimer:
                 # As near as in verification, where float64 may have had the last word: an error that has grown is another computation.
                 most = max(atol, _ORACLE_GROWTH * self._verified_error)
                 atol = min(most, max(atol * min(1.0, rms(tensor)), _ERROR_GROWTH * self._verified_error))
-                wrong = difference(actual, tensor, atol, rtol).outside
+                wrong = difference(actual, tensor, slack * atol, slack * rtol).outside
             else:
                 wrong = int((actual != tensor).sum())
             if wrong:
@@ -497,7 +550,10 @@ class CaseTimer:
     def _measure_wall(self) -> None:
         """What a caller waits for one call, each on inputs of its own; the outputs of some are compared."""
         calls, rounds = self._plan_waits()
-        sets = FreshSets(self._pool, calls, self._random)
+        if calls > self._room:
+            for side in self._sides:
+                self._prepare(side, calls, outputs=calls)
+        sets = FreshSets(self._pool, calls, self._random, self._draw_where_cheap(calls, _DRAWN_ONCE_S))
         for left in reversed(range(rounds)):
             for side in self._random.sample(self._sides, len(self._sides)):
                 sets.freshen()
@@ -531,9 +587,9 @@ class CaseTimer:
         least, most = _WALL_CALLS
         call_s = [stats.median(side.seconds) for side in self._sides]
         if max(call_s) > _SLOW_CALL_S:
-            return min(least // 8, self._room), _WALL_ROUNDS // 2
+            return least // 8, _WALL_ROUNDS // 2
         if self._device.type != "cuda":
-            return min(least, self._room), _WALL_ROUNDS
+            return least, _WALL_ROUNDS
         least_s = min(max(seconds, side.queue_s) for seconds, side in zip(call_s, self._sides, strict=True))
         return min(max(least, math.ceil(_WALL_ROUND_S / least_s)), most, self._room), _WALL_ROUNDS
 
@@ -555,7 +611,7 @@ class CaseTimer:
         self._burst_calls = count
         if candidate.session.baseline:
             return
-        sets = FreshSets(self._pool, count, self._random)
+        sets = FreshSets(self._pool, count, self._random, self._draw_where_cheap(count, _DRAWN_ONCE_S))
         clock = BurstClock(candidate.session, sets)
         # The first one makes the allocator grow, too.
         while not clock.run(count=count, seed=0, limit_s=_queue_limit_s(count, candidate.queue_s))[1] and count > least:
@@ -589,7 +645,7 @@ class CaseTimer:
         self._floor_s = stats.median(claimed_seconds(answer))
         self._step_s = claimed_number(answer.get("step_s")) or EVENT_STEP_S
         for side in self._sides:
-            answer = side.ask("memory", args=self._place_inputs(side, [0], shift=0))
+            answer = side.ask("memory", args=self._place(side, self._pool[:1], shift=0))
             claimed = claimed_number(answer.get("bytes"))
             side.memory_bytes = None if claimed is None else int(claimed)
 

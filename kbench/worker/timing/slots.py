@@ -33,9 +33,11 @@ _core_now = ctypes.CDLL(None).sched_getcpu
 _no_grad = torch.no_grad
 _copy_all = torch._foreach_copy_
 _detach = torch.Tensor.detach
+_data_ptr = torch.Tensor.data_ptr
 
 # What could compute later than the clock looks is no output.
 _TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter)
+_CONTAINERS: tuple[tuple[type, Callable[[Any], Any]], ...] = ((list, list.__iter__), (tuple, tuple.__iter__), (dict, dict.values))
 # Bytes of past outputs kept alive to push new ones to other addresses.
 _HELD_BYTES = 64 * 2**20
 # A flush reads this many times the L2: cold time on an H200 is flat from once on.
@@ -123,6 +125,7 @@ class _Base:
         self._call = call
         self._inputs = inputs
         self._outputs = [[tensors.view_of(outputs, spec) for spec in specs] for specs in places]
+        self._ours = range(outputs.data_ptr(), outputs.data_ptr() + outputs.numel())
         self._held: collections.deque[Any] = collections.deque()
         self._last: list[Any] = []
         self._kept: list[Any] = []
@@ -138,12 +141,17 @@ class _Base:
             for place, tensor in zip(places, _plain_tensors(result), strict=True):
                 if tensor.shape != place.shape:
                     raise ValueError(f"an output of shape {list(tensor.shape)} where {list(place.shape)} was verified")
+                if self._is_ours(tensor):
+                    raise ValueError("an output in memory that is the judge's, where copying it would cost nothing")
                 if tensor.numel():
                     to.append(place)
                     given.append(_detach(tensor))
         if to:
             # On a GPU a few launches copy hundreds of them.
             _copy_all(to, given)
+
+    def _is_ours(self, tensor: torch.Tensor) -> bool:
+        return _data_ptr(tensor) in self._ours
 
     def deliver(self, request: Message) -> Message:
         """See `Timer`."""
@@ -497,10 +505,10 @@ def _plain_tensors(value: Any) -> list[torch.Tensor]:
         if type(value) not in _TENSOR_TYPES or any(not name.startswith("_dynamo") for name in vars(value)):
             raise TypeError(f"a timed call returned no plain tensor but a {type(value).__name__}")
         return [value]
-    if isinstance(value, (list, tuple)):
-        return [tensor for item in value for tensor in _plain_tensors(item)]
-    if isinstance(value, dict):
-        return [tensor for item in value.values() for tensor in _plain_tensors(item)]
+    # By the types' own methods: those of a subclass could compute what is asked for here.
+    for kind, items_of in _CONTAINERS:
+        if isinstance(value, kind):
+            return [tensor for item in items_of(value) for tensor in _plain_tensors(item)]
     return []
 
 

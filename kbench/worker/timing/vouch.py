@@ -5,6 +5,7 @@ What is far off is refused. What is too noisy for that and too far off to vouch 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from kbench import samples, stats
@@ -25,6 +26,9 @@ _WAIT_S = 20e-6
 # What a burst may take beyond that: on an H200 the turns that two processes take at one GPU cost a burst 0.6 ms, less
 # some 0.05 ms now and then and more by 0.4 ms.
 _BURST_SHARE, _BURST_EXCESS_S = 0.25, 150e-6
+# A median lies within this over the root of their number of the middle of the ranks, 99 times of 100: half of the normal
+# distribution's 2.58.
+_MEDIAN_REACH = 1.29
 # From this share on it is no more what calls take longer for being made in a row (on two streams by 37 % on an H200).
 _BURST_SHARE_MOST = 0.5
 
@@ -46,7 +50,7 @@ class Vouching:
         found, allowed = (
             [outside - inside * calls for outside, inside in zip(side.outside_s, side.seconds, strict=True)] for side in (candidate, reference)
         )
-        self._doubt(_unexplained(found, allowed, claimed_s, _EXCESS_S, "a slot"), claimed_s)
+        self._doubt(*_unexplained(found, allowed, claimed_s, _EXCESS_S, "a slot"), claimed_s)
 
     def hold_waits(self, candidate: Side, reference: Side) -> None:
         """Hold rounds of waits against what they took from outside.
@@ -74,26 +78,28 @@ class Vouching:
         if sum(candidate.bursts.queued) * 2 <= len(candidate.bursts.queued):
             # It waits for the device inside its call. What its callers wait is held against a clock: what they wait
             # longer than it says that the device takes counts against it.
-            self.flags.add(samples.CLOCK_UNVERIFIED)
-            self._doubt(stats.median(candidate.wall_s) - call_s - _WAIT_S, call_s)
+            self._doubt(stats.median(candidate.wall_s) - call_s - _WAIT_S, True, call_s)
             return
         claimed_s = call_s * calls
         excess_s = min(candidate.bursts.seconds) - stats.median(overhead_s) - claimed_s
         if excess_s > _BURST_SHARE_MOST * claimed_s + _BURST_EXCESS_S:
             words = f"its process reports {call_s:.3g} s a call; {calls} calls in a row take {excess_s + claimed_s:.3g} s by the judge's clock"
             raise CandidateFault(exploit("clock"), words)
-        self._doubt(excess_s if excess_s > _BURST_SHARE * claimed_s + _BURST_EXCESS_S else 0.0, claimed_s)
+        self._doubt(excess_s - _BURST_EXCESS_S, excess_s > _BURST_SHARE * claimed_s + _BURST_EXCESS_S, claimed_s)
 
-    def _doubt(self, doubt_s: float, claimed_s: float) -> None:
-        if doubt_s > 0.0:
+    def _doubt(self, doubt_s: float, far_off: bool, claimed_s: float) -> None:  # noqa: FBT001 - as `_unexplained` gives it
+        """Count what nobody can explain against the speed-up, however little: what is allowed is no gain."""
+        if far_off:
             self.flags.add(samples.CLOCK_UNVERIFIED)
+        if doubt_s > 0.0:
             self.share = claimed_s / (claimed_s + doubt_s)
 
 
-def _unexplained(found: Sequence[float], allowed: Sequence[float], claimed_s: float, slack_s: float, what: str) -> float:
-    """Hold seconds that the judge found on the candidate's side against those to be expected there; what is in doubt.
+def _unexplained(found: Sequence[float], allowed: Sequence[float], claimed_s: float, slack_s: float, what: str) -> tuple[float, bool]:
+    """Hold seconds that the judge found on the candidate's side against those to be expected there.
 
-    What is hidden is hidden every time; what a busy machine adds is not.
+    Gives what is in doubt, and whether that is more than a busy machine explains. What is hidden is hidden every time;
+    what such a machine adds is not.
     """
     limit_s = slack_s + _EXCESS_SHARE * claimed_s
     excess_s = stats.quantile(found, 0.1) - max(0.0, stats.quantile(allowed, 0.75))
@@ -101,4 +107,8 @@ def _unexplained(found: Sequence[float], allowed: Sequence[float], claimed_s: fl
         words = f"its process reports {claimed_s:.3g} s for {what}; by the judge's clock that takes {excess_s:.3g} s more than it should"
         raise CandidateFault(exploit("clock"), words)
     doubt_s = stats.median(found) - max(0.0, stats.median(allowed))
-    return doubt_s if doubt_s > limit_s else 0.0
+    if doubt_s > limit_s:
+        return doubt_s, True
+    # As far as it is no noise: by the bounds of both medians.
+    reach = [min(0.5, _MEDIAN_REACH / math.sqrt(len(values))) for values in (found, allowed)]
+    return stats.quantile(found, 0.5 - reach[0]) - max(0.0, stats.quantile(allowed, 0.5 + reach[1])), False

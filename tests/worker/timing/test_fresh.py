@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from kbench.worker import memory, tensors
-from kbench.worker.timing.fresh import FreshSets
+from kbench.worker.timing.fresh import FreshSets, turn_over
 
 CPU = torch.device("cpu")
 
@@ -38,8 +39,7 @@ def test_freshening_moves_the_rows_of_every_set_and_keeps_to_its_values(shape: t
     for old, args in zip(before, sets.args, strict=True):
         new = args[0].view(4, 3)
         assert set(new.flatten().tolist()) <= set(old.flatten().tolist())
-        shifts = [k for k in range(1, 4) if int((torch.roll(old, k, 0) != new).sum()) <= 1]
-        assert shifts
+        assert any(int((torch.roll(old, shifts, (0, 1)) != new).sum()) <= 1 for shifts in itertools.product(range(1, 4), range(3)))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float8_e4m3fn])
@@ -51,6 +51,37 @@ def test_floats_of_every_width_change(dtype: torch.dtype) -> None:
     assert changed.dtype == dtype
     assert changed.float().tolist() != given.float().tolist()
     assert set(changed.float().tolist()) <= set(given.float().tolist())
+
+
+def test_drawn_sets_are_none_of_the_pool_and_change_by_draws_and_places() -> None:
+    """Integers, too, of which nothing could be turned over, and what has holes."""
+    drawn = itertools.count(1)
+
+    def draw() -> list[Any]:
+        value = next(drawn)
+        return [torch.full((3,), value), torch.full((2,), float(value)).expand(2, 2), torch.tensor(float(value))]
+
+    pool = [[torch.zeros(3, dtype=torch.int64), torch.zeros(2).expand(2, 2), torch.tensor(0.0)]]
+    sets = FreshSets(pool, 8, random.Random(1), draw)
+    before = [int(args[0][0]) for args in sets.args]
+    sets.freshen()
+    after = [int(args[0][0]) for args in sets.args]
+
+    assert sorted(before) == list(range(1, 9))
+    assert len(set(after) - set(before)) == 2
+    assert len(set(after)) == 8
+    assert all(float(args[1][0, 0]) == float(args[2]) == int(args[0][0]) for args in sets.args)
+
+
+def test_turning_over_leaves_no_row_of_a_matrix_where_it_was_nor_as_it_was() -> None:
+    old = torch.randn(16, 32)
+    args = [old.clone()]
+
+    turn_over(args, random.Random(1))
+
+    rows = {tuple(row) for row in old.tolist()}
+    assert not any(tuple(row) in rows for row in args[0].tolist())
+    assert set(args[0].flatten().tolist()) <= set(old.flatten().tolist())
 
 
 def test_sets_with_nothing_to_change_stay_as_they_are() -> None:
