@@ -7,12 +7,12 @@ import copy
 import inspect
 import itertools
 import pickle
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
@@ -264,10 +264,28 @@ class CaseReference:
     def _model_with(self, weights: list[tuple[str, torch.Tensor]] | None) -> Any:
         model = self.reference.construct(self.case, self.init)
         if weights is not None:
-            with torch.no_grad():
-                for (_, tensor), (_, given) in zip(state_of(model), weights, strict=True):
-                    tensor.copy_(given)
+            _give(model, weights)
         return model
+
+    def aged(self, calls: Iterable[Trial]) -> Trial:
+        """The last of these calls, as an instance answers it that has met all those before.
+
+        Raises:
+            ReferenceFault: the reference cannot do it.
+        """
+        model = self._model_with(None)
+        for trial in calls:
+            if trial.weights is not None:
+                _give(model, trial.weights)
+            tree, expected, generators = self._forward(model, tensors.clone(trial.args), trial.seed)
+        return replace(trial, tree=tree, expected=expected, generators=generators, oracle=Float64Oracle(None, _no_oracle, tensors.leaves_in))
+
+    def found_stateful(self) -> None:
+        """Take note that outputs depend on how often the reference was called."""
+        if not self.stateful:
+            self.stateful = True
+            self.warnings.append("the reference keeps state between calls: outputs depend on how often it was called")
+            self._kept.pop("variants", None)
 
     def _is_harmless(self, args: list[Any], weights: list[tuple[str, torch.Tensor]] | None) -> bool:
         """Whether a variant can be run on a GPU: there, what raises on a CPU may end the judge.
@@ -364,7 +382,7 @@ class CaseReference:
 
         def run(convert: Callable[[torch.Tensor], torch.Tensor]) -> Any:
             if self.stateful:
-                raise ReferenceFault("a stateful reference has no oracle")
+                _no_oracle()
             model = self._model_with(weights)
             if isinstance(model, torch.nn.Module) and convert is widen:
                 model.double()
@@ -379,28 +397,37 @@ class CaseReference:
         """Hold the reference against itself before anyone is held against it."""
         again = self.reference.construct(self.case, self.init)
         first: Trial | None = None
-        second: Trial | None = None
-        told_apart, same_inputs = False, True
+        told_apart, same_inputs, to_the_bit = False, True, True
         for trial in self.trials():
             if trial.index < _SELF_CHECK_TRIALS:
-                self._check_repeats(trial, self._forward(again, tensors.clone(trial.args), trial.seed)[1])
+                repeated = self._forward(again, tensors.clone(trial.args), trial.seed)[1]
+                self._check_repeats(trial, repeated)
+                to_the_bit = to_the_bit and _is_same(repeated, trial.expected)
             self._check_finite(trial)
+            last = trial
             if first is None:
                 first = trial
                 continue
-            second = second or trial
             told_apart = told_apart or not self.agree(first.expected, trial.expected)
             same_inputs = same_inputs and _same_args(first, trial)
         assert first is not None
-        self._check_tells_apart(first, told_apart=told_apart, same_inputs=same_inputs, alone=second is None)
-        if second is not None:
-            fresh = self.reference.construct(self.case, self.init)
-            leaves = self._forward(fresh, tensors.clone(second.args), second.seed)[1]
-            self.stateful = not self.agree(leaves, second.expected)
-        if self.stateful:
-            self.warnings.append("the reference keeps state between calls: outputs depend on how often it was called")
+        self._check_tells_apart(first, told_apart=told_apart, same_inputs=same_inputs, alone=last is first)
+        if self._keeps_state(last, again, to_the_bit=to_the_bit):
+            self.found_stateful()
         self.weaknesses = problem.weaknesses(self, list(itertools.islice(self.trials(), _SELF_CHECK_TRIALS + 1)))
         self.warnings += [f"{weakness.name}: {weakness.detail}" for weakness in self.weaknesses]
+
+    def _keeps_state(self, last: Trial, again: Any, *, to_the_bit: bool) -> bool:
+        """Whether an instance that was called before answers otherwise than a fresh one.
+
+        State that moves slowly shows within tolerance only: where calls change parameters or buffers, and what two
+        instances made of the same calls was the same `to_the_bit`, any bit counts.
+        """
+        model = again if not last.index else self.reference.construct(self.case, self.init)
+        leaves = self._forward(model, tensors.clone(last.args), last.seed)[1]
+        if last.state_changed and to_the_bit and not _is_same(leaves, last.expected):
+            return True
+        return not self.agree(leaves, last.expected)
 
     def outputs_of(self, args: list[Any], seed: int) -> list[Leaf] | None:
         """What a fresh instance returns; None where that raises, or stops a GPU for good."""
@@ -519,6 +546,26 @@ def _where(actual: list[Leaf], expected: list[Leaf]) -> str:
                 at = int(wrong[0])
                 return f" ({e.path}: {one[at].item()} against {other[at].item()}, {len(wrong)} of {len(one)} elements)"
     return ""
+
+
+def _is_same(one: list[Leaf], other: list[Leaf]) -> bool:
+    """Whether two runs gave the same values, each NaN in its place."""
+    if [leaf.spec for leaf in one] != [leaf.spec for leaf in other]:
+        return False
+    pairs = [(a.tensor, b.tensor) for a, b in zip(one, other, strict=True) if a.tensor is not None and b.tensor is not None]
+    return all(bool(((a == b) | ((a != a) & (b != b))).all()) for a, b in pairs)
+
+
+def _give(model: Any, weights: list[tuple[str, torch.Tensor]]) -> None:
+    """Copy weights into those of a model that have their names."""
+    own = dict(state_of(model))
+    with torch.no_grad():
+        for name, given in weights:
+            own[name].copy_(given)
+
+
+def _no_oracle() -> NoReturn:
+    raise ReferenceFault("a stateful reference has no oracle")
 
 
 def _own(tensor: torch.Tensor) -> torch.Tensor:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +20,7 @@ from kbench.worker import accuracy, distribution, memory, tensors, variants
 from kbench.worker.checks import CHECKS, REASONS
 from kbench.worker.cuda_on_cpu import faults
 from kbench.worker.evidence import Evidence
-from kbench.worker.reference import CaseReference, Trial
+from kbench.worker.reference import CaseReference, ReferenceFault, Trial
 from kbench.worker.seeding import generator_state, seed_everything
 
 # malloc's fill for the trials in turn; each makes floats of every kind huge or tiny, never plausible.
@@ -135,6 +136,8 @@ class CaseSession:
         self._manifest: list[tuple[str, str, list[int]]] = []
         self._accuracy: dict[str, Any] = {}
         self._variant = ""
+        # The calls of `_repeat`, in order.
+        self._repeated: list[Trial] = []
         # How inputs are placed in their memory.
         self.layout = tensors.Layout
         self._random = random.Random(secrets.randbits(64))  # noqa: S311 - addresses, not keys
@@ -221,6 +224,7 @@ class CaseSession:
                 return self._verdict(failure, checks, notes, errors, done)
             last = [*last[-1:], trial]
         failure = self._repeat(last, checks) or self._judge_draws(last, checks) or self._try_variants(checks, notes)
+        notes += [warning for warning in self.reference.warnings if warning not in notes]
         return self._verdict(failure, checks, notes, errors, done)
 
     def _spare(self, failure: CheckResult, evidence: Evidence, trial: Trial) -> None:
@@ -271,7 +275,7 @@ class CaseSession:
         """
         started = time.monotonic()
         tried = []
-        for trial in () if self.baseline or not self.reference.beyond_inputs else self.reference.variants():
+        for index, trial in enumerate(() if self.baseline or not self.reference.beyond_inputs else self.reference.variants()):
             if trial.weights is not None:
                 matched, how = self._match(trial.weights)
                 if how == "unmatched":
@@ -280,9 +284,14 @@ class CaseSession:
             self._variant = trial.variant
             found = problem = None
             try:
-                found = _run_checks(self.evidence(trial), {}, skipped=self._skipped(trial))
+                evidence = self.evidence(trial)
+                found = _run_checks(evidence, {}, skipped=self._skipped(trial))
+                if found is not None:
+                    found = self._unless_aged(found, evidence, itertools.islice(self.reference.variants(), index + 1))
             except CandidateFault as fault:
                 problem = fault
+            if self.reference.stateful:
+                break
             if (found or problem) and not self.reference.is_sound(trial):
                 notes.append(f"variant `{trial.variant}` left out: the reference is not steady there")
                 continue
@@ -325,13 +334,32 @@ class CaseSession:
                 break
             calls += 1
             trial = trials[calls % len(trials)]
-            failure = _run_checks(self.evidence(trial, shift=shift), {}, skipped=self._skipped(trial))
-            if failure is not None:
+            self._repeated.append(trial)
+            evidence = self.evidence(trial, shift=shift)
+            failure = _run_checks(evidence, {}, skipped=self._skipped(trial))
+            if failure is not None and (failure := self._unless_aged(failure, evidence)) is not None:
                 detail = f"right at first, wrong in repetition {calls}: {failure.detail}"
                 checks["determinism"] = CheckResult(name="determinism", status=Status.FAIL, detail=detail)
                 return checks["determinism"]
         spent = time.monotonic() - started
         checks["determinism"] = CheckResult(name="determinism", status=Status.PASS, detail=f"{calls} repetitions", seconds=spent)
+        return None
+
+    def _unless_aged(self, failure: CheckResult, evidence: Evidence, variants_so_far: Iterable[Trial] = ()) -> CheckResult | None:
+        """The failure of the last call, unless the reference itself answers like that once it has met all that the candidate has.
+
+        A fresh reference is no measure of what has been called before, where state builds up slowly or all at once.
+        """
+        trials = itertools.chain(self.reference.trials(), self._repeated, variants_so_far)
+        try:
+            aged = self.reference.aged(trials)
+        except ReferenceFault:
+            return failure
+        again = replace(evidence, expected=aged.expected, expected_tree=aged.tree, expected_generators=aged.generators, oracle=aged.oracle)
+        if _run_checks(again, {}, skipped=self._skipped(aged)) is not None:
+            return failure
+        if not self.reference.agree(aged.expected, evidence.expected):
+            self.reference.found_stateful()
         return None
 
     def _skipped(self, trial: Trial) -> frozenset[str]:

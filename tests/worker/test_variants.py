@@ -15,7 +15,7 @@ from kbench.worker.reference import CaseReference, Reference, Trial
 TOLERANCE = Tolerance(by_dtype={}, default=(1e-4, 1e-4))
 
 
-def reference_of(tmp_path: Path, forward: str, *, inputs: str = "torch.randn(32, 64)", init: str = "pass") -> CaseReference:
+def reference_of(tmp_path: Path, forward: str, *, inputs: str = "torch.randn(32, 64)", init: str = "pass", trials: int = 2) -> CaseReference:
     """A reference whose forward, inputs and constructor are given as text."""
     path = tmp_path / "task.py"
     path.write_text(
@@ -27,7 +27,7 @@ def reference_of(tmp_path: Path, forward: str, *, inputs: str = "torch.randn(32,
         "def get_init_inputs():\n    return []\n"
     )
     reference = Reference(path, torch.device("cpu"), root_seed=5, label="task")
-    return CaseReference(reference, Case(), trials=2, tolerance=TOLERANCE)
+    return CaseReference(reference, Case(), trials=trials, tolerance=TOLERANCE)
 
 
 def trials_of(reference: CaseReference) -> dict[str, Trial]:
@@ -131,6 +131,31 @@ def test_no_variants_of_a_reference_that_keeps_state(tmp_path: Path) -> None:
 
     assert reference.stateful
     assert list(reference.variants()) == []
+
+
+@pytest.mark.parametrize("trials", [1, 2, 5])
+def test_state_that_moves_an_output_by_less_than_the_tolerance_is_state(tmp_path: Path, trials: int) -> None:
+    init = "self.register_buffer('n', torch.zeros(()))"
+
+    assert reference_of(tmp_path, "x + self.n.add_(1e-7)", init=init, trials=trials).stateful
+
+
+@pytest.mark.parametrize("trials", [1, 2, 5])
+def test_state_that_no_output_depends_on_is_none(tmp_path: Path, trials: int) -> None:
+    init = "self.norm = torch.nn.BatchNorm1d(64)"
+
+    assert not reference_of(tmp_path, "self.norm(x)", init=init, trials=trials).stateful
+
+
+def test_a_reference_answers_as_one_that_has_met_the_same_calls(tmp_path: Path) -> None:
+    reference = reference_of(tmp_path, "x + self.n.add_(1.0)", init="self.register_buffer('n', torch.zeros(()))")
+    first, second = reference.trials()
+
+    aged = reference.aged([first, second, first])
+
+    assert reference.agree(reference.aged([first, second]).expected, second.expected)
+    assert aged.expected[0].tensor is not None
+    assert torch.equal(aged.expected[0].tensor, first.args[0] + 3)
 
 
 @pytest.mark.parametrize(
