@@ -397,10 +397,14 @@ def describe_output(value: object, given: list[torch.Tensor], depth: int = 0) ->
     """
     if isinstance(value, torch.Tensor):
         return _describe_tensor(value, given)
-    if isinstance(value, (list, tuple)) and depth < 64:  # noqa: PLR2004
+    if isinstance(value, (list, tuple, dict)) and depth >= tensors.DEEPEST:
+        return {"k": "other", "v": f"a structure nested more than {tensors.DEEPEST} deep"}
+    if isinstance(value, (list, tuple)):
         items = [describe_output(item, given, depth + 1) for item in value[:10_000]]
         return {"k": "seq", "items": items, "tuple": isinstance(value, tuple)}
-    if isinstance(value, dict) and depth < 64 and all(type(key) in (str, int) for key in value):  # noqa: PLR2004
+    if isinstance(value, dict):
+        if strange := [key for key in value if type(key) not in tensors.KEY_TYPES]:
+            return {"k": "other", "v": f"a dict with a key of type {type(strange[0]).__name__} (only str, int and bool can be compared)"[:120]}
         return {
             "k": "dict",
             "keys": list(value),
@@ -415,8 +419,8 @@ def _describe_tensor(tensor: torch.Tensor, given: list[torch.Tensor]) -> tensors
     # torch.compile leaves marks of its own on the tensors that it saw.
     if shadowed := sorted(name for name in vars(tensor) if not name.startswith("_dynamo")):
         return {"k": "other", "v": f"a tensor with attributes of its own: {', '.join(shadowed)}"[:120]}
-    if tensor.layout is not torch.strided or tensor.is_quantized:
-        return {"k": "other", "v": f"a tensor of layout {tensor.layout}"}
+    if obstacle := tensors.obstacle(tensor) or ("a tensor without data (device meta)" if tensor.is_meta else ""):
+        return {"k": "other", "v": obstacle}
     given.append(tensor)
     return {
         "k": "tensor",

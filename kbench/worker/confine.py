@@ -216,6 +216,11 @@ def _grants(policy: Policy) -> Iterator[tuple[Path, landlock.Access]]:
         yield Path(f"/proc/{os.getpid()}"), landlock.OWN
 
 
+def is_installed(path: Path) -> bool:
+    """Whether a file is one that every worker may read."""
+    return not set(_installed()).isdisjoint(path.resolve().parents)
+
+
 @functools.cache
 def _installed() -> tuple[Path, ...]:
     """Programs, libraries and packages, resolved: the same for every worker of one zygote."""

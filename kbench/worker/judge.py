@@ -20,7 +20,7 @@ from kbench.protocol import Channel, Closed, Message
 from kbench.records import Case, CaseVerdict, Reason, Status
 from kbench.worker import contracts, cudart, handover
 from kbench.worker.evidence import Tolerance
-from kbench.worker.reference import CaseReference, Reference, ReferenceFault
+from kbench.worker.reference import CaseReference, Reference, ReferenceFault, as_fault
 from kbench.worker.session import CandidateFault, CandidateGone, CaseSession, Peer
 from kbench.worker.timing import ceilings
 from kbench.worker.timing.ceilings import Ceilings
@@ -197,15 +197,17 @@ class Judge:
             self.tell(f"reference {case.name}")
             try:
                 opening = self.opening
-                self._cases[case.name] = CaseReference(
-                    self._task(),
-                    case,
-                    trials=opening.trials,
-                    tolerance=opening.tolerance,
-                    beyond_inputs=opening.beyond_inputs,
-                    strict_float32=opening.strict_float32,
-                    distribution_cases=len(opening.cases) if opening.draws == "distribution" else 0,
-                )
+                # Whatever a task gives, it is not to end the judge: others are to be told what is wrong with it.
+                with as_fault("it cannot be judged:"):
+                    self._cases[case.name] = CaseReference(
+                        self._task(),
+                        case,
+                        trials=opening.trials,
+                        tolerance=opening.tolerance,
+                        beyond_inputs=opening.beyond_inputs,
+                        strict_float32=opening.strict_float32,
+                        distribution_cases=len(opening.cases) if opening.draws == "distribution" else 0,
+                    )
             except ReferenceFault as error:
                 self._cases[case.name] = error
         found = self._cases[case.name]

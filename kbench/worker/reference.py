@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import base64
+import contextlib
 import copy
 import inspect
 import itertools
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 
 from kbench.records import Case, CheckResult
-from kbench.worker import problem, tensors, variants
+from kbench.worker import admission, problem, tensors, variants
 from kbench.worker.candidate import describe_output, load_module, state_of
 from kbench.worker.checks.values import difference, rms
 from kbench.worker.evidence import Leaf, Tolerance
@@ -39,6 +38,29 @@ _SCREENED_ELEMENTS = 2**24
 
 class ReferenceFault(Exception):
     """The reference is at fault: broken, not repeatable, or unable to tell right from wrong."""
+
+
+@contextlib.contextmanager
+def as_fault(words: str) -> Iterator[None]:
+    """Blame the reference for whatever is raised within, after these words; `sys.exit` in its file, too."""
+    try:
+        yield
+    except (ReferenceFault, torch.cuda.OutOfMemoryError, MemoryError):
+        raise
+    except admission.Inadmissible as obstacle:
+        raise ReferenceFault(f"{words} {obstacle}") from None
+    except (Exception, SystemExit) as error:
+        raise ReferenceFault(f"{words} {_said(error)}") from error
+
+
+def _blaming(trials: Iterator[Trial]) -> Iterator[Trial]:
+    """The same trials; what is raised on the way to one is the reference's fault."""
+    while True:
+        with as_fault("it cannot be judged:"):
+            trial = next(trials, None)
+        if trial is None:
+            return
+        yield trial
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,10 +93,8 @@ class Reference:
         self._label = label
         # A CPU draws and sends a gigabyte in four seconds, a GPU makes it in a few milliseconds.
         self._draws_inputs_there = device.type != "cpu"
-        try:
+        with as_fault(f"{path.name} cannot be imported:"):
             self.module = load_module(path, f"kbench_reference_{path.stem}")
-        except Exception as error:
-            raise ReferenceFault(f"{path.name} cannot be imported: {_said(error)}") from error
         for name in ("Model", "get_inputs", "get_init_inputs"):
             if not callable(getattr(self.module, name, None)):
                 raise ReferenceFault(f"{path.name} defines no `{name}`")
@@ -92,12 +112,10 @@ class Reference:
     def construct(self, case: Case, init: list[Any]) -> Any:
         """A fresh model of a case; the same seed gives the same weights."""
         seed_everything(self.seed(case.name, "init"))
-        try:
+        with as_fault("Model(...) raised"):
             model = self.module.Model(*copy.deepcopy(init))
             if isinstance(model, torch.nn.Module):
                 model.to(self.device)
-        except Exception as error:
-            raise ReferenceFault(f"Model(...) raised {_said(error)}") from error
         return model
 
     def survives_on_cpu(self, case: Case, init: list[Any], args: list[Any], weights: list[tuple[str, torch.Tensor]] | None) -> bool:
@@ -110,7 +128,7 @@ class Reference:
                 for (_, tensor), (_, given) in zip(state_of(model), weights or [], strict=False):
                     tensor.copy_(given)
                 model(*_to_device(tensors.clone(args), cpu))
-        except Exception:  # noqa: BLE001 - whatever it is, it may be worse on a GPU
+        except (Exception, SystemExit):  # noqa: BLE001 - whatever it is, it may be worse on a GPU
             return False
         return True
 
@@ -133,7 +151,8 @@ class Reference:
     def _given(self, given: object) -> list[Any]:
         if not isinstance(given, (list, tuple)):
             raise ReferenceFault(f"get_inputs returned {type(given).__name__}; a list is needed")
-        return [_to_device(value, self.device) for value in given]
+        with as_fault("get_inputs gives"):
+            return [admission.admit(value, f"input[{index}]", self.device) for index, value in enumerate(given)]
 
 
 class CaseReference:
@@ -161,9 +180,13 @@ class CaseReference:
         self.strict_float32 = strict_float32
         self.distribution_cases = distribution_cases
         self.init = reference.init_args(case)
-        self.init_spec = _pickled(self.init)
+        with as_fault("get_init_inputs gives"):
+            self.init_spec = admission.pickled(self.init, "in its list")
         self.init_seed = reference.seed(case.name, "init")
         model = reference.construct(case, self.init)
+        for name, tensor in state_of(model):
+            if obstacle := tensors.obstacle(tensor):
+                raise ReferenceFault(f"Model has {obstacle} for its `{name}`, which no candidate can be given: register its parts as plain tensors")
         self.weights = [(name, tensor.detach().clone()) for name, tensor in state_of(model)]
         self.warnings: list[str] = []
         self.weaknesses: list[CheckResult] = []
@@ -201,7 +224,7 @@ class CaseReference:
             return
         kept: list[Trial] | None = []
         n_bytes = 0
-        for trial in make():
+        for trial in _blaming(make()):
             n_bytes += _bytes_of(trial)
             if n_bytes > _CACHE_BYTES[self.reference.device.type]:
                 kept = None
@@ -259,7 +282,7 @@ class CaseReference:
             return None
         trial.variant = name
         floats = [leaf.tensor for leaf in trial.expected if leaf.tensor is not None and (leaf.tensor.is_floating_point() or leaf.tensor.is_complex())]
-        return trial if all(bool(torch.isfinite(tensor).all()) for tensor in floats) else None
+        return trial if all(bool(torch.isfinite(tensors.calculable(tensor)).all()) for tensor in floats) else None
 
     def _model_with(self, weights: list[tuple[str, torch.Tensor]] | None) -> Any:
         model = self.reference.construct(self.case, self.init)
@@ -357,13 +380,8 @@ class CaseReference:
 
     def _forward(self, model: Any, args: list[Any], seed: int) -> tuple[tensors.Spec, list[Leaf], dict[str, str]]:
         seed_everything(seed)
-        try:
-            with torch.no_grad(), self.reference.calling():
-                result = model(*args)
-        except Exception as error:
-            if isinstance(error, (torch.cuda.OutOfMemoryError, MemoryError)):
-                raise
-            raise ReferenceFault(f"Model.forward raised {_said(error)}") from error
+        with as_fault("Model.forward raised"), torch.no_grad(), self.reference.calling():
+            result = model(*args)
         generators = generator_state(self.reference.device)
         given: list[torch.Tensor] = []
         tree = describe_output(result, given)
@@ -371,7 +389,7 @@ class CaseReference:
         expected = []
         for path, spec in tensors.leaves(tree):
             if spec["k"] == "other":
-                raise ReferenceFault(f"Model.forward returned {spec['v']} at {path}, which cannot be compared")
+                raise ReferenceFault(f"Model.forward returned {spec['v']} at {path}, which cannot be compared: {admission.RETURN_ADVICE}")
             expected.append(Leaf(path=path, spec=spec, tensor=_own(next(remaining)) if spec["k"] == "tensor" else None))
         if not expected:
             raise ReferenceFault("Model.forward returned nothing to compare")
@@ -450,7 +468,7 @@ class CaseReference:
             return
         for leaf in trial.expected:
             if leaf.tensor is not None and (leaf.tensor.is_floating_point() or leaf.tensor.is_complex()):
-                count = int(torch.isnan(leaf.tensor).sum())
+                count = int(torch.isnan(tensors.calculable(leaf.tensor)).sum())
                 if count:
                     raise ReferenceFault(f"the reference gives {count} NaN in {leaf.path}; `allow_nan = true` accepts that")
 
@@ -504,7 +522,7 @@ def rms_of(leaf: Leaf) -> float:
     """The size of a leaf: its rms; infinities count as 1."""
     assert leaf.tensor is not None
     tensor = leaf.tensor
-    if tensor.is_floating_point() and bool(torch.isinf(tensor).any()):
+    if tensor.is_floating_point() and bool(torch.isinf(tensors.calculable(tensor)).any()):
         return 1.0
     return rms(tensor if tensor.is_floating_point() or tensor.is_complex() else tensor.double())
 
@@ -514,22 +532,13 @@ def _call(function: Callable[..., Any], arguments: Mapping[str, object], name: s
         inspect.signature(function).bind(**arguments)
     except TypeError as error:
         raise ReferenceFault(f"{name} does not take the arguments of the case: {error}") from None
-    try:
+    with as_fault(f"{name} raised"):
         return function(**arguments)
-    except Exception as error:
-        raise ReferenceFault(f"{name} raised {_said(error)}") from error
 
 
 def _said(error: BaseException) -> str:
     text = str(error).strip().splitlines()
     return f"{type(error).__name__}: {text[0][:300] if text else ''}".rstrip(": ")
-
-
-def _pickled(value: object) -> tensors.Spec:
-    try:
-        return {"k": "pickle", "v": base64.b64encode(pickle.dumps(value)).decode()}
-    except Exception as error:
-        raise ReferenceFault(f"get_init_inputs gives what cannot travel to a candidate: {_said(error)}") from error
 
 
 def _to_device(value: Any, device: torch.device) -> Any:

@@ -3,14 +3,17 @@
 A *spec* is the JSON form of one value: `{"k": "tensor", "dtype", "shape", "stride", "offset"}`,
 `{"k": "seq", "items"}`, `{"k": "dict", "keys", "items"}`, or a plain Python value. Lists and tuples
 are one kind: an extension that returns `std::vector<Tensor>` gives a list where eager gives a tuple.
+A namedtuple of an input's arrives as one of the same name and fields, whoever has its class.
 """
 
 from __future__ import annotations
 
 import base64
+import functools
 import io
 import pickle
-from collections.abc import Callable, Iterator, Mapping
+from collections import namedtuple
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -20,6 +23,10 @@ Spec = dict[str, Any]
 # Red zones and alignment: torch's own CUDA allocator aligns to 512 bytes, its CPU one to 64.
 ALIGNMENT_BYTES = 512
 RED_ZONE_BYTES = 512
+# A structure that holds itself would never end; this is far above any honest nesting.
+DEEPEST = 64
+# What may be a key of a dict: JSON and a record have names for these.
+KEY_TYPES = (str, int, bool)
 
 _DTYPES: dict[str, torch.dtype] = {str(dtype).removeprefix("torch."): dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
 
@@ -57,9 +64,8 @@ def describe(value: object, *, place: Callable[[torch.Tensor], int] | None = Non
 
 
 def _describe(value: object, place: Callable[[torch.Tensor], int] | None, trusted: bool, depth: int) -> Spec:
-    # A structure that holds itself would never end.
-    if depth > 64:  # noqa: PLR2004 - far above any honest nesting
-        raise UnsupportedValue("a structure nested more than 64 deep")
+    if depth > DEEPEST:
+        raise UnsupportedValue(f"a structure nested more than {DEEPEST} deep")
     if isinstance(value, torch.Tensor):
         return _describe_tensor(value, place)
     if value is None:
@@ -74,8 +80,9 @@ def _describe(value: object, place: Callable[[torch.Tensor], int] | None, truste
         return {"k": "str", "v": value}
     if isinstance(value, (list, tuple)):
         items = [_describe(item, place, trusted, depth + 1) for item in value]
-        return {"k": "seq", "items": items, "tuple": isinstance(value, tuple)}
-    if isinstance(value, Mapping) and all(isinstance(key, (str, int)) for key in value):
+        spec = {"k": "seq", "items": items, "tuple": isinstance(value, tuple)}
+        return spec if (fields := names_of(value)) is None else {**spec, "name": type(value).__name__, "fields": list(fields)}
+    if isinstance(value, dict) and all(type(key) in KEY_TYPES for key in value):
         return {
             "k": "dict",
             "keys": list(value),
@@ -87,8 +94,8 @@ def _describe(value: object, place: Callable[[torch.Tensor], int] | None, truste
 
 
 def _describe_tensor(tensor: torch.Tensor, place: Callable[[torch.Tensor], int] | None) -> Spec:
-    if tensor.layout is not torch.strided or tensor.is_quantized:
-        raise UnsupportedValue(f"a tensor of layout {tensor.layout}: only strided ones are supported")
+    if found := obstacle(tensor):
+        raise UnsupportedValue(f"{found}: only strided ones are supported")
     return {
         "k": "tensor",
         "dtype": dtype_name(tensor.dtype),
@@ -98,6 +105,40 @@ def _describe_tensor(tensor: torch.Tensor, place: Callable[[torch.Tensor], int] 
     }
 
 
+def obstacle(tensor: torch.Tensor) -> str:
+    """What a tensor is that has no plain strided storage, in words; empty for one that has."""
+    if tensor.is_nested:
+        return "a nested tensor"
+    if tensor.is_quantized:
+        return "a quantized tensor"
+    return "" if tensor.layout is torch.strided else f"a tensor of layout {tensor.layout}"
+
+
+def names_of(value: object) -> tuple[str, ...] | None:
+    """The names that a namedtuple has for its items; None for anything else, and for one whose class does more."""
+    fields: tuple[str, ...] | None = getattr(type(value), "_fields", None)
+    if not isinstance(value, tuple) or fields is None:
+        return None
+    return fields if all(name.startswith("_") or name in fields for name in vars(type(value))) else None
+
+
+@functools.cache
+def _namedtuple_of(name: str, fields: tuple[str, ...]) -> Any:
+    return namedtuple(name, fields, rename=True)  # type: ignore[misc]  # noqa: PYI024 - the names are those of an input
+
+
+def like(sequence: Any, items: list[Any]) -> Any:
+    """Other items in a list, tuple or namedtuple like this one."""
+    if isinstance(sequence, list):
+        return items
+    return tuple(items) if names_of(sequence) is None else type(sequence)._make(items)
+
+
+def calculable(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, or float32 of the same values where torch has no arithmetic for its dtype (float8)."""
+    return tensor.float() if tensor.is_floating_point() and tensor.element_size() == 1 else tensor
+
+
 def rebuild(spec: Spec, view: Callable[[Spec], torch.Tensor]) -> Any:
     """Make the value that a trusted spec describes; `view` makes each tensor."""
     kind = spec["k"]
@@ -105,6 +146,8 @@ def rebuild(spec: Spec, view: Callable[[Spec], torch.Tensor]) -> Any:
         return view(spec)
     if kind == "seq":
         items = [rebuild(item, view) for item in spec["items"]]
+        if "fields" in spec:
+            return _namedtuple_of(spec["name"], tuple(spec["fields"]))._make(items)
         return tuple(items) if spec["tuple"] else items
     if kind == "dict":
         return {key: rebuild(item, view) for key, item in zip(spec["keys"], spec["items"], strict=True)}
@@ -119,7 +162,7 @@ def parse_tree(claim: object, *, depth: int = 0) -> Spec:
     Raises:
         ValueError: it is no description.
     """
-    if not isinstance(claim, dict) or depth > 65:  # noqa: PLR2004 - one more than `describe` makes
+    if not isinstance(claim, dict) or depth > DEEPEST + 1:
         raise ValueError("no description of a value")
     kind = claim.get("k")
     if kind == "tensor":
@@ -140,7 +183,7 @@ def parse_tree(claim: object, *, depth: int = 0) -> Spec:
         if kind == "seq":
             return {"k": "seq", "items": parsed, "tuple": bool(claim.get("tuple"))}
         keys = claim.get("keys")
-        if not isinstance(keys, list) or len(keys) != len(parsed) or not all(type(key) in (str, int) for key in keys):
+        if not isinstance(keys, list) or len(keys) != len(parsed) or not all(type(key) in KEY_TYPES for key in keys):
             raise ValueError("no keys for the items")
         return {"k": "dict", "keys": keys, "items": parsed}
     if kind == "other":
@@ -193,8 +236,7 @@ def map_tensors(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) ->
     if isinstance(value, torch.Tensor):
         return function(value)
     if isinstance(value, (list, tuple)):
-        items = [map_tensors(item, function) for item in value]
-        return items if isinstance(value, list) else tuple(items)
+        return like(value, [map_tensors(item, function) for item in value])
     if isinstance(value, dict):
         return {key: map_tensors(item, function) for key, item in value.items()}
     return value

@@ -66,7 +66,7 @@ def changed(args: list[Any], change: Callable[[torch.Tensor], torch.Tensor]) -> 
     """
 
     def apply(tensor: torch.Tensor) -> torch.Tensor:
-        flat = tensors.span(tensor)
+        flat = tensors.calculable(tensors.span(tensor))
         if not flat.numel() or tensor.is_complex():
             return tensor
         if _is_mask(flat):
@@ -75,7 +75,7 @@ def changed(args: list[Any], change: Callable[[torch.Tensor], torch.Tensor]) -> 
             new = change(flat)
         else:
             return tensor
-        return new.to(flat.dtype).as_strided(tensor.shape, tensor.stride())
+        return new.to(tensor.dtype).as_strided(tensor.shape, tensor.stride())
 
     return [tensors.map_tensors(arg, apply) for arg in args]
 
@@ -84,12 +84,12 @@ def nudged(args: list[Any]) -> list[Any]:
     """The same arguments with floats moved by a few units in the last place of float32."""
 
     def apply(tensor: torch.Tensor) -> torch.Tensor:
-        flat = tensors.span(tensor)
+        flat = tensors.calculable(tensors.span(tensor))
         if not flat.numel() or not tensor.is_floating_point() or _is_mask(flat):
             return tensor
         size = flat.abs() + flat.float().square().mean().sqrt().to(flat.dtype)
         moved = flat + (2 * torch.rand(flat.shape, device=flat.device) - 1).to(flat.dtype) * _NUDGE * size
-        return moved.as_strided(tensor.shape, tensor.stride())
+        return moved.to(tensor.dtype).as_strided(tensor.shape, tensor.stride())
 
     return [tensors.map_tensors(arg, apply) for arg in args]
 
@@ -100,7 +100,7 @@ def changed_weight(weight: torch.Tensor, *, is_parameter: bool) -> torch.Tensor:
     A constant may switch a branch off: zeros become normal draws, others are scaled by half to three halves.
     The elements of another parameter change places; another buffer may be a table that a kernel knows, and stays.
     """
-    flat = weight.detach().reshape(-1)
+    flat = tensors.calculable(weight.detach().reshape(-1))
     if not weight.is_floating_point() or not flat.numel():
         return weight.detach()
     if not bool((flat != flat[0]).any()):
@@ -108,7 +108,7 @@ def changed_weight(weight: torch.Tensor, *, is_parameter: bool) -> torch.Tensor:
         flat = flat * drawn.to(flat.dtype) if bool(flat[0] != 0) else (0.5 * torch.randn(flat.shape, device=flat.device)).to(flat.dtype)
     elif is_parameter:
         flat = torch.roll(flat, int(_anywhere(flat)) or 1)
-    return flat.reshape(weight.shape)
+    return flat.to(weight.dtype).reshape(weight.shape)
 
 
 class AssertingCalls(TorchFunctionMode):  # type: ignore[misc]
