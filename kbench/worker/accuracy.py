@@ -26,6 +26,9 @@ _ALIKE = 0.9
 _SAME = 0.01
 # Smaller errors, relative to the output, are not those of 11 bits: one rounding to them errs by 2**-13 (rms).
 _LEAST_SIZE = 2.0**-15
+# What has fewer bits left than any arithmetic leaves is another result, and zeros are all of a smaller type.
+_LEAST_BITS = 6
+PLAINLY_WRONG = f"less than {_LEAST_BITS} bits"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +127,8 @@ def _arithmetic(found: Accuracy, actual: torch.Tensor, truth: torch.Tensor, roun
     size = found.candidate.rms / max(rms(truth), 1e-300)
     if found.candidate.rms <= _SUSPECT * found.reference.rms or size < _LEAST_SIZE:
         return "float32"
-    for dtype, called in ((torch.bfloat16, "bfloat16"), (torch.float16, "float16")):
+    bits = round(-math.log2(size * math.sqrt(3.0)))
+    for dtype, called in () if bits < _LEAST_BITS else ((torch.bfloat16, "bfloat16"), (torch.float16, "float16")):
         if bool((actual.to(dtype).float() == actual).all()):
             return called
     error = (actual.double() - truth).reshape(-1)
@@ -133,8 +137,7 @@ def _arithmetic(found: Accuracy, actual: torch.Tensor, truth: torch.Tensor, roun
     if best > _ALIKE:
         # TF32 and float16 round alike where no operand is small.
         return " or ".join(dict.fromkeys(ROUNDINGS[name][0] for name, value in alike.items() if value > best - _SAME))
-    bits = round(-math.log2(size * math.sqrt(3.0)))
-    return f"half precision or less (about {max(bits, 1)} bits)"
+    return PLAINLY_WRONG if bits < _LEAST_BITS else f"half precision or less (about {bits} bits)"
 
 
 def _cosine(one: torch.Tensor, other: torch.Tensor) -> float:

@@ -98,6 +98,7 @@ class Worker:
         self.call: Any = None
         self._aside: tuple[Any, Any] = (None, None)
         self.factory: Any = None
+        self._file = ""
         self._ballast = memory.ballast()
         torch.set_num_threads(int(args["threads"]))
         self.globals = GlobalState()
@@ -138,10 +139,11 @@ class Worker:
         try:
             return {"ok": True, **self._operations[request["op"]](request, fds)}
         except BaseException as error:  # noqa: BLE001 - a candidate may raise anything at all, SystemExit too
-            return failure(error)
+            return failure(error, self._file)
 
     def load(self, request: Message, _fds: list[int]) -> Message:
         """Import the file from where it lies, in a namespace of its own; find its model class."""
+        self._file = request["path"]
         if self.args["interpret"]:
             # Triton runs a kernel on CPU tensors by interpreting it, if this is there when it is imported.
             os.environ["TRITON_INTERPRET"] = "1"
@@ -432,8 +434,8 @@ def _describe_tensor(tensor: torch.Tensor, given: list[torch.Tensor]) -> tensors
     }
 
 
-def failure(error: BaseException) -> Message:
-    """Turn an exception into an answer; its own `__str__` may raise, too."""
+def failure(error: BaseException, file: str = "") -> Message:
+    """Turn an exception into an answer that says where in `file` it came from; its own `__str__` may raise, too."""
     try:
         text = str(error)
     except BaseException as inner:  # noqa: BLE001 - hostile formatting
@@ -442,9 +444,9 @@ def failure(error: BaseException) -> Message:
         # A message of many MB would be taken apart line by line.
         is_long = len(text) > _TRACE_LIMIT
         lines = traceback.format_tb(error.__traceback__, limit=-8) if is_long else traceback.format_exception(error, limit=-8)
-        trace = "".join(lines)
+        trace, place = "".join(lines), _place(error, file)
     except BaseException:  # noqa: BLE001 - hostile formatting
-        trace = ""
+        trace = place = ""
     kind = type(error).__name__
     out_of_memory = isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)) or any(words in text for words in _OUT_OF_MEMORY)
     return {
@@ -452,8 +454,19 @@ def failure(error: BaseException) -> Message:
         "type": kind[:80],
         "message": text[:_TEXT_LIMIT],
         "trace": trace[-_TRACE_LIMIT:],
+        "place": place,
         "memory": out_of_memory,
         "stage": getattr(error, "kbench_stage", ""),
         "reason": str(getattr(error, "kbench_reason", ""))[:80],
         "log": str(getattr(error, "kbench_log", ""))[-_TRACE_LIMIT:],
     }
+
+
+def _place(error: BaseException, file: str) -> str:
+    """The innermost line of a file that an exception came through, as `name.py:12`; empty where it came through none."""
+    line, step = 0, error.__traceback__
+    while step is not None:
+        if step.tb_frame.f_code.co_filename == file:
+            line = step.tb_lineno
+        step = step.tb_next
+    return f"{Path(file).name}:{line}" if line else ""

@@ -30,6 +30,10 @@ _REPEATS = (2, 30)
 _REPEAT_S = 0.03
 # Inputs start somewhere in the first pages, elsewhere in every trial.
 _SHIFT_BYTES = 64 * 1024
+# Of what a candidate says of its own file and line.
+_PLACE_CHARACTERS = 120
+# Weights that are named in a detail.
+_NAMED_WEIGHTS = 3
 
 
 class CandidateGone(Exception):
@@ -110,16 +114,25 @@ class Peer:
 
 def _fault(stage: str, answer: Message) -> CandidateFault:
     said = f"{answer.get('type')}: {answer.get('message')}".strip()
+    placed = f"{_place(answer)}{said}"
     if answer.get("memory") is True:
-        return CandidateFault(Reason.MEMORY, f"out of memory during {stage}: {said}", log=str(answer.get("trace", "")))
+        return CandidateFault(Reason.MEMORY, f"out of memory during {stage}: {placed}", log=str(answer.get("trace", "")))
     if answer.get("stage") == "unsupported":
         return CandidateFault("", f"cannot run on the CPU: {answer.get('message')}", status=Status.SKIP)
     if answer.get("reason") in faults.REASONS:
         return CandidateFault(str(answer["reason"]), str(answer.get("message")), log=str(answer.get("trace") or ""))
     known = answer.get("stage")
     reason = {"load": Reason.LOAD, "build": Reason.BUILD}.get(known or stage, Reason.RUN)
-    where = "" if reason == Reason.BUILD else f"{stage}: "
-    return CandidateFault(reason, f"{where}{said}", log=str(answer.get("log") or answer.get("trace") or ""))
+    # What the stage has besides the reason, which is said before it.
+    where = stage.removeprefix(reason).strip()
+    detail = said if reason == Reason.BUILD else ": ".join(filter(None, [where, placed]))
+    return CandidateFault(reason, detail, log=str(answer.get("log") or answer.get("trace") or ""))
+
+
+def _place(answer: Message) -> str:
+    """Where in its own file an exception of the candidate's came from, with a colon; a claim."""
+    place = answer.get("place")
+    return f"{place}: " if isinstance(place, str) and place.isprintable() and 0 < len(place) <= _PLACE_CHARACTERS else ""
 
 
 class CaseSession:
@@ -132,6 +145,7 @@ class CaseSession:
         self.baseline = baseline
         self.arenas: dict[str, memory.Arena] = {}
         self.weights_problem = ""
+        self.weights_guess = ""
         self.notes: list[str] = []
         self._manifest: list[tuple[str, str, list[int]]] = []
         self._accuracy: dict[str, Any] = {}
@@ -185,6 +199,10 @@ class CaseSession:
         differed = self._give_weights(self.reference.weights, matched)
         if differed:
             self.notes.append(f"weights copied from the reference, matched by {how}: {', '.join(differed)}")
+        renamed = [f"{mine} → {theirs[:80]}" for mine, theirs in matched.items() if mine != theirs]
+        if differed and renamed:
+            more = ", …" if len(renamed) > _NAMED_WEIGHTS else ""
+            self.weights_guess = f"weights were matched by {how}, not by name: {', '.join(renamed[:_NAMED_WEIGHTS])}{more}"
 
     def _match(self, own: list[tuple[str, torch.Tensor]]) -> tuple[dict[str, str], str]:
         return match_weights([(name, tensors.dtype_name(tensor.dtype), list(tensor.shape)) for name, tensor in own], self._manifest)
@@ -215,17 +233,23 @@ class CaseSession:
             evidence = self.evidence(trial)
             failure = _run_checks(evidence, checks, skipped=self._skipped(trial))
             errors.append((evidence.max_abs_error, evidence.max_rel_error))
-            notes += [note for note in evidence.notes if note not in notes]
+            notes += unsaid(evidence.notes, notes)
             done += 1
             if done == 1 and not self.baseline:
                 failure = self._measure_accuracy(trial, evidence, failure, checks, notes)
             if failure is not None:
                 self._spare(failure, evidence, trial)
-                return self._verdict(failure, checks, notes, errors, done)
+                return self._verdict(self._with_hint(failure, trial), checks, notes, errors, done)
             last = [*last[-1:], trial]
         failure = self._repeat(last, checks) or self._judge_draws(last, checks) or self._try_variants(checks, notes)
         notes += [warning for warning in self.reference.warnings if warning not in notes]
         return self._verdict(failure, checks, notes, errors, done)
+
+    def _with_hint(self, failure: CheckResult, trial: Trial) -> CheckResult:
+        if failure.name != "values" or not trial.draws or self.reference.distribution_cases:
+            return failure
+        hint = '`draws = "distribution"` for the task judges a candidate with draws of its own'
+        return replace(failure, detail=f"{failure.detail}; the reference draws: {hint}")
 
     def _spare(self, failure: CheckResult, evidence: Evidence, trial: Trial) -> None:
         """Judge nobody by draws that a device makes in another way than this CPU, where CUDA runs on it.
@@ -255,7 +279,8 @@ class CaseSession:
         told = f"its errors are those of {found.arithmetic}, not of float32"
         shows_another = found.arithmetic != "float32"
         if failure is not None:
-            checks[failure.name] = replace(failure, detail=f"{failure.detail}; {told}") if shows_another else failure
+            is_arithmetic = shows_another and found.arithmetic != accuracy.PLAINLY_WRONG
+            checks[failure.name] = replace(failure, detail=f"{failure.detail}; {told}") if is_arithmetic else failure
             return checks[failure.name]
         is_refused = shows_another and self.reference.strict_float32
         checks["precision"] = CheckResult(
@@ -299,7 +324,8 @@ class CaseSession:
                 raise problem
             if found is not None:
                 meaning = variants.MEANING[trial.variant]
-                words = f'variant `{trial.variant}` ({meaning}): {found.detail}; `domain = "as_given"` for the task leaves variants out'
+                remedy = "" if trial.weights is None else "what is derived from parameters must be derived anew when their `_version` changes; "
+                words = f'variant `{trial.variant}` ({meaning}): {found.detail}; {remedy}`domain = "as_given"` for the task leaves variants out'
                 checks[found.name] = replace(found, detail=words)
                 return checks[found.name]
             tried.append(trial.variant)
@@ -382,6 +408,8 @@ class CaseSession:
             reason, detail = REASONS.get(failure.name, failure.name), failure.detail
             if self.weights_problem and reason in ("values", "nan"):
                 reason, detail = Reason.WEIGHTS, f"{self.weights_problem}; {detail}"
+            elif self.weights_guess and reason in ("values", "nan"):
+                detail = f"{detail}; {self.weights_guess}"
         absolute = [error for error, _ in errors if error is not None]
         relative = [error for _, error in errors if error is not None]
         return CaseVerdict(
@@ -528,6 +556,12 @@ def match_weights(reference: list[tuple[str, str, list[int]]], candidate: list[t
         by_shape = {tuple([d, *s]): name for name, d, s in candidate}
         return {name: by_shape[(d, *s)] for name, d, s in reference}, "shape"
     return {}, "unmatched"
+
+
+def unsaid(notes: list[str], said: list[str]) -> list[str]:
+    """Those notes that were not said yet; what differs in figures in parentheses alone is the same note."""
+    known = {note.partition(" (")[0] for note in said}
+    return [note for note in notes if note.partition(" (")[0] not in known]
 
 
 def _compare_inputs(now: torch.Tensor, master: torch.Tensor, args: tensors.Spec, trial: Trial) -> tuple[list[str], list[str]]:

@@ -2,7 +2,7 @@
 
 import torch
 
-EXPECT = {"status": "fail", "reason": ["timeout"], "detail": "", "output": "last words of a loop"}
+EXPECT = {"status": "fail", "reason": ["timeout"], "detail": "no answer in 3 s during run; `timeout_s` or `--timeout` allows more", "output": "last words of a loop"}
 
 
 class ModelNew(torch.nn.Module):

@@ -2,7 +2,7 @@
 
 import torch
 
-EXPECT = {"status": "fail", "reason": ["load"], "detail": "no kernel today"}
+EXPECT = {"status": "fail", "reason": ["load"], "detail": "raise_at_import.py:7: RuntimeError: no kernel today"}
 
 raise RuntimeError("no kernel today")
 

@@ -2,7 +2,7 @@
 
 import torch
 
-EXPECT = {"status": "fail", "reason": ["run"], "detail": "no kernel today"}
+EXPECT = {"status": "fail", "reason": ["run"], "detail": "construct: raise_in_constructor.py:11: ValueError: no kernel today"}
 
 
 class ModelNew(torch.nn.Module):

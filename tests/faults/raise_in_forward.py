@@ -2,7 +2,7 @@
 
 import torch
 
-EXPECT = {"status": "fail", "reason": ["run"], "detail": "no kernel today", "output": "last words of an error"}
+EXPECT = {"status": "fail", "reason": ["run"], "detail": "raise_in_forward.py:11: ValueError: no kernel today", "output": "last words of an error"}
 
 
 class ModelNew(torch.nn.Module):

@@ -101,6 +101,11 @@ def test_half_precision_throughout_is_told_by_the_size_of_its_errors(case: tuple
     assert of(torch.float16) in ("float16", "half precision or less (about 9 bits)")
 
 
+@pytest.mark.parametrize("compute", [lambda x, w, b: torch.zeros(x.shape[0], w.shape[0]), lambda x, w, b: x @ w.t() * 1.5])
+def test_what_is_plainly_wrong_is_no_arithmetic(case: tuple[CaseReference, Trial], compute: Callable[..., torch.Tensor]) -> None:
+    assert measured(case, compute).arithmetic == accuracy.PLAINLY_WRONG
+
+
 @pytest.mark.parametrize(("dtype", "name"), [(torch.bfloat16, "bfloat16"), (torch.float16, "float16")])
 def test_outputs_that_are_all_of_a_smaller_type_are_called_by_it(case: tuple[CaseReference, Trial], dtype: torch.dtype, name: str) -> None:
     reference, trial = case

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbench.worker.session import match_weights
+from kbench.worker.session import match_weights, unsaid
 
 W = ("weight", "float32", [4, 3])
 B = ("bias", "float32", [4])
@@ -31,3 +31,12 @@ def test_missing_weights_are_unmatched_and_no_weights_are_nothing_to_match() -> 
     assert match_weights([W, B], [W]) == ({}, "unmatched")
     assert match_weights([W], []) == ({}, "unmatched")
     assert match_weights([], [W]) == ({}, "none")
+
+
+def test_a_note_is_said_once_whatever_its_figures() -> None:
+    said = ["output[1]: accepted (candidate 1, reference 2)"]
+
+    assert unsaid(["output[1]: accepted (candidate 3, reference 4)", "output[0]: accepted (candidate 3)", "a generator moved"], said) == [
+        "output[0]: accepted (candidate 3)",
+        "a generator moved",
+    ]

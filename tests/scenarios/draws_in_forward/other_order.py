@@ -2,7 +2,7 @@
 
 import torch
 
-EXPECT = {"status": "fail", "reason": ["values", "draws"]}
+EXPECT = {"status": "fail", "reason": ["values"], "detail": "the reference draws: `draws = \"distribution\"` for the task"}
 
 
 class ModelNew(torch.nn.Module):
