@@ -269,7 +269,9 @@ class Worker:
             answer["cuda_error"] = cudart.last_error()
             cudart.synchronize()
         if self.emulation is None:
-            answer["past_end"] = [index for index, tensor in enumerate(given) if memory.is_written_past(tensor, request.get("fill", 0))]
+            suspects = memory.written_past(given, request.get("fill", 0))
+            del result, given
+            answer["past_end"] = [index for index, suspect in suspects.items() if suspect.expired()]
         else:
             answer["cuda_error"] = self.emulation.take_error()
             self.emulation.hand_back()

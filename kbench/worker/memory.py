@@ -16,6 +16,7 @@ import secrets
 from typing import Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from kbench.worker import cudart
 
@@ -104,11 +105,20 @@ def set_malloc_fill(byte: int) -> None:
     ctypes.CDLL(None).mallopt(-6, byte)
 
 
+def written_past(tensors: list[torch.Tensor], fill: int) -> dict[int, StorageWeakRef]:
+    """Which tensors someone wrote beyond the end of, if their memory is of this call: their storages, by index.
+
+    Behind a tensor that a model keeps (a parameter, a table, a buffer that it returns in every call) lies what lay there
+    before, which may be anything. So nothing is told of a storage that has not expired once the results were let go.
+    """
+    return {index: StorageWeakRef(tensor.untyped_storage()) for index, tensor in enumerate(tensors) if is_written_past(tensor, fill)}
+
+
 def is_written_past(tensor: torch.Tensor, fill: int) -> bool:
-    """Whether someone wrote beyond the end of a tensor that was allocated out of filled memory.
+    """Whether someone wrote beyond the end of a tensor, if it was allocated out of filled memory.
 
     malloc rounds up to 16 bytes less 8, and what it adds holds the fill, too. Where some of these bytes do and
-    others do not, the memory is of this call and a store went too far. Small blocks of malloc's are not filled,
+    others do not, a store went too far. Small blocks of malloc's are not filled,
     and memory that is not torch's own is no block of it. On CUDA nobody can tell: a block that a temporary of the
     same call left behind is not filled again before the output takes it.
     """

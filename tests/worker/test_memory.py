@@ -54,6 +54,19 @@ def test_memory_of_an_earlier_call_is_not_suspected() -> None:
     assert not memory.is_written_past(tensor, 0)
 
 
+def test_nothing_is_told_of_memory_that_outlives_the_results() -> None:
+    kept, own = torch.empty(803), torch.empty(803)
+    store_behind(kept, count=4)
+    store_behind(own, count=4)
+    results = [kept.view(11, 73), own.view(11, 73)]
+    del own
+
+    suspects = memory.written_past(results, FILL)
+    results.clear()
+
+    assert [index for index, storage in suspects.items() if storage.expired()] == [1]
+
+
 def test_memory_that_torch_did_not_allocate_is_not_looked_at() -> None:
     borrowed = torch.frombuffer(bytearray(4096), dtype=torch.uint8)
 
