@@ -46,8 +46,9 @@ def verdict_line(verdict: Verdict) -> Text:
         if exactness:
             _append_line(text, exactness, "dim")
     elif verdict.reason or verdict.detail:
-        where = f"case {verdict.case}: " if verdict.case else ""
-        parts = [part for part in (verdict.reason, where + verdict.detail) if part]
+        where = f"case {verdict.case}: "
+        is_told = verdict.case in ("", "default") or verdict.detail.startswith(where)
+        parts = [part for part in (verdict.reason, verdict.detail if is_told else where + verdict.detail) if part]
         _append_line(text, ": ".join(parts))
     for build in verdict.builds:
         for kernel in build.kernels:

@@ -82,6 +82,13 @@ def test_a_failure_says_why_and_what_to_know_besides() -> None:
     ]
 
 
+def test_a_case_is_said_once_and_the_only_one_not_at_all() -> None:
+    twice = dataclasses.replace(FAILED, detail=f"case large: {FAILED.detail}")
+
+    assert shown(verdict_line(twice)) == shown(verdict_line(FAILED))
+    assert "case" not in shown(verdict_line(dataclasses.replace(FAILED, case="default")))
+
+
 def test_a_skip_says_what_is_missing() -> None:
     skip = Verdict(task="t", candidate="c", device="cuda", status=Status.SKIP, detail="this machine has no GPU")
 
