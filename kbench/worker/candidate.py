@@ -218,15 +218,19 @@ class Worker:
         return {}
 
     def weights(self, request: Message, _fds: list[int]) -> Message:
-        """Copy the judge's weights into those of the model that are named; count those that differed."""
+        """Copy the judge's weights into those of the model that are named; count those that differed.
+
+        None is copied where the names were guessed and the model's own are the same in another order: `same` is that order.
+        """
         state = dict(state_of(self.model))
-        differed = []
+        given = [(name, self._view("weights")(spec)) for name, spec in request["map"]]
+        differed = [name for name, tensor in given if not torch.equal(state[name], tensor)]
+        if differed and request["guessed"] and (same := _in_own_order(state, given)):
+            return {"differed": [], "same": same}
         with _no_grad():
-            for name, spec in request["map"]:
-                given = self._view("weights")(spec)
-                if not torch.equal(state[name], given):
-                    differed.append(name)
-                    _copy(state[name], given)
+            for name, tensor in given:
+                if name in differed:
+                    _copy(state[name], tensor)
         return {"differed": differed}
 
     def forward(self, request: Message, _fds: list[int]) -> Message:
@@ -386,6 +390,19 @@ def state_of(model: object) -> list[tuple[str, torch.Tensor]]:
     if not isinstance(model, torch.nn.Module):
         return []
     return [*model.named_parameters(), *model.named_buffers()]
+
+
+def _in_own_order(state: Mapping[str, torch.Tensor], given: list[tuple[str, torch.Tensor]]) -> list[str]:
+    """Name for each weight that is given one of the model's that equals it, each once; none where one has no equal."""
+    left = dict.fromkeys(name for name, _ in given)
+    found = []
+    for _, tensor in given:
+        name = next((name for name in left if state[name].dtype == tensor.dtype and torch.equal(state[name], tensor)), None)
+        if name is None:
+            return []
+        del left[name]
+        found.append(name)
+    return found
 
 
 def manifest(model: object) -> list[list[Any]]:

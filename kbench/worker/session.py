@@ -148,6 +148,8 @@ class CaseSession:
         self.weights_guess = ""
         self.notes: list[str] = []
         self._manifest: list[tuple[str, str, list[int]]] = []
+        # The peer's weights by the reference's names, where it holds the same ones in another order.
+        self._same: dict[str, str] = {}
         self._accuracy: dict[str, Any] = {}
         self._variant = ""
         # The calls of `_repeat`, in order.
@@ -196,7 +198,7 @@ class CaseSession:
             theirs = ", ".join(f"{name} {shape}" for name, _, shape in self._manifest) or "none"
             ours = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in self.reference.weights) or "none"
             self.weights_problem = f"weights cannot be matched: the reference has {ours}; the candidate has {theirs}"
-        differed = self._give_weights(self.reference.weights, matched)
+        differed = self._give_weights(self.reference.weights, matched, guessed=how in ("order", "shape"))
         if differed:
             self.notes.append(f"weights copied from the reference, matched by {how}: {', '.join(differed)}")
         renamed = [f"{mine} → {theirs[:80]}" for mine, theirs in matched.items() if mine != theirs]
@@ -205,10 +207,16 @@ class CaseSession:
             self.weights_guess = f"weights were matched by {how}, not by name: {', '.join(renamed[:_NAMED_WEIGHTS])}{more}"
 
     def _match(self, own: list[tuple[str, torch.Tensor]]) -> tuple[dict[str, str], str]:
+        if self._same and set(self._same.values()) <= {name for name, *_ in self._manifest}:
+            return self._same, "value"
         return match_weights([(name, tensors.dtype_name(tensor.dtype), list(tensor.shape)) for name, tensor in own], self._manifest)
 
-    def _give_weights(self, own: list[tuple[str, torch.Tensor]], matched: dict[str, str]) -> list[str]:
-        """Have the peer take over the weights that are matched; the first names of those that were others."""
+    def _give_weights(self, own: list[tuple[str, torch.Tensor]], matched: dict[str, str], *, guessed: bool = False) -> list[str]:
+        """Have the peer take over the weights that are matched; the first names of those that were others.
+
+        Where the match is `guessed`, and the peer has the same weights in another order, it keeps them and is believed
+        which is which: with others in their place its outputs are wrong.
+        """
         if not matched:
             return []
         layout = tensors.Layout()
@@ -218,7 +226,11 @@ class CaseSession:
         for mine, spec in specs.items():
             tensors.view_of(arena.memory, spec).copy_(by_name[mine])
         _settle(self.device)
-        answer = self.peer.ask(self._stage("weights"), "weights", map=[[theirs, specs[mine]] for mine, theirs in matched.items()])
+        pairs = [[theirs, specs[mine]] for mine, theirs in matched.items()]
+        answer = self.peer.ask(self._stage("weights"), "weights", map=pairs, guessed=guessed)
+        same = answer.get("same")
+        if guessed and isinstance(same, list) and sorted(map(str, same)) == sorted(matched.values()):
+            self._same = dict(zip(matched, map(str, same), strict=True))
         return [name[:80] for name in _texts(answer.get("differed"))][:8]
 
     def verify(self) -> CaseVerdict:
