@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 
 from kbench.records import Case, CheckResult
-from kbench.worker import admission, problem, tensors, variants
+from kbench.worker import admission, invariants, problem, tensors, variants
 from kbench.worker.candidate import describe_output, load_module, state_of
 from kbench.worker.checks.values import difference, rms
 from kbench.worker.evidence import Leaf, Tolerance
@@ -197,6 +197,8 @@ class CaseReference:
         self.draw_s = 0.0
         self.returned: list[torch.Tensor] = []
         self._kept: dict[str, list[Trial]] = {}
+        # What the inputs of all trials have, and variants keep.
+        self.facts: invariants.Facts = []
         self._asserts: bool | None = None
         # What a forward pass has to do, counted when first timed on a GPU: timing/work.py.
         self.work: Work | None = None
@@ -246,7 +248,7 @@ class CaseReference:
             for change in ways:
                 args = self.reference.inputs(self.case, name)
                 seed_everything(self.reference.seed(self.case.name, "variant", name))
-                trial = self._try_variant(name, variants.changed(args, change), None)
+                trial = self._try_variant(name, variants.changed(args, change, self.facts), None)
                 if trial is not None:
                     yield trial
                     break
@@ -416,6 +418,7 @@ class CaseReference:
         again = self.reference.construct(self.case, self.init)
         first: Trial | None = None
         told_apart, same_inputs, to_the_bit = False, True, True
+        facts: invariants.Facts = []
         for trial in self.trials():
             if trial.index < _SELF_CHECK_TRIALS:
                 repeated = self._forward(again, tensors.clone(trial.args), trial.seed)[1]
@@ -423,12 +426,14 @@ class CaseReference:
                 to_the_bit = to_the_bit and _is_same(repeated, trial.expected)
             self._check_finite(trial)
             last = trial
+            facts = invariants.of(trial.args) if first is None else invariants.common(facts, invariants.of(trial.args))
             if first is None:
                 first = trial
                 continue
             told_apart = told_apart or not self.agree(first.expected, trial.expected)
             same_inputs = same_inputs and _same_args(first, trial)
         assert first is not None
+        self.facts = invariants.believed(facts)
         self._check_tells_apart(first, told_apart=told_apart, same_inputs=same_inputs, alone=last is first)
         if self._keeps_state(last, again, to_the_bit=to_the_bit):
             self.found_stateful()

@@ -16,7 +16,7 @@ import torch
 
 from kbench.protocol import Channel, Closed, Message, ProtocolError
 from kbench.records import CaseVerdict, CheckResult, Reason, Status, exploit
-from kbench.worker import accuracy, distribution, memory, tensors, variants
+from kbench.worker import accuracy, distribution, invariants, memory, tensors, variants
 from kbench.worker.checks import CHECKS, REASONS
 from kbench.worker.cuda_on_cpu import faults
 from kbench.worker.evidence import Evidence
@@ -343,7 +343,9 @@ class CaseSession:
             tried.append(trial.variant)
         self._variant = ""
         if tried:
-            checks["variants"] = CheckResult(name="variants", status=Status.PASS, detail=", ".join(tried), seconds=time.monotonic() - started)
+            kept = invariants.words(self.reference.facts)
+            detail = ", ".join(tried) + (f"; kept as in every trial: {kept}" if kept else "")
+            checks["variants"] = CheckResult(name="variants", status=Status.PASS, detail=detail, seconds=time.monotonic() - started)
         return None
 
     def _judge_draws(self, trials: list[Trial], checks: dict[str, CheckResult]) -> CheckResult | None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from kbench.worker import tensors
+from kbench.worker import invariants, tensors
 
 # Well beyond what a normal draw reaches; so few that sums stay near to what they were.
 _EXTREME_FACTOR = 8.0
@@ -21,6 +21,8 @@ _ASSERTING = frozenset(
     "scatter_reduce_ index_select index_add index_add_ index_copy index_copy_ index_put index_put_ take take_along_dim put_ nll_loss cross_entropy "
     "one_hot".split()
 )
+# Of so many places one is no zero, unless most are.
+_DRAWN_PLACES = 64
 _INDEXING = frozenset({"__getitem__", "__setitem__"})
 
 
@@ -37,10 +39,10 @@ def with_scales(flat: torch.Tensor) -> torch.Tensor:
 
 
 def with_one_element(flat: torch.Tensor) -> torch.Tensor:
-    """Zeros but for one element at a random place, as large as the largest was."""
+    """Zeros but for one element at a random place where it was no zero, as large as the largest was."""
     result = torch.zeros_like(flat)
     largest = float(flat.abs().max())
-    result[_anywhere(flat)] = largest if 0.0 < largest < float("inf") else 1.0
+    result[_anywhere_but_zeros(flat)] = largest if 0.0 < largest < float("inf") else 1.0
     return result
 
 
@@ -58,14 +60,21 @@ MEANING = {
 }
 
 
-def changed(args: list[Any], change: Callable[[torch.Tensor], torch.Tensor]) -> list[Any]:
-    """The same arguments with every float tensor changed, strides and overlaps as they are.
+def changed(args: list[Any], change: Callable[[torch.Tensor], torch.Tensor], kept: invariants.Facts | None = None) -> list[Any]:
+    """The same arguments with every float tensor changed, strides and overlaps as they are, and the facts that are `kept`.
 
     A tensor of zeros and ones alone is taken for a mask: it is changed by `with_one_element` only, into the
     commoner of the two but for one element. Other tensors stay as they are: what they may hold is unknown.
     """
+    made: list[torch.Tensor] = []
 
     def apply(tensor: torch.Tensor) -> torch.Tensor:
+        facts = kept[len(made)] if kept and len(made) < len(kept) else {}
+        new = of_one(tensor)
+        made.append(invariants.restored(new, tensor, facts, change, made) if facts else new)
+        return made[-1]
+
+    def of_one(tensor: torch.Tensor) -> torch.Tensor:
         flat = tensors.calculable(tensors.span(tensor))
         if not flat.numel() or tensor.is_complex():
             return tensor
@@ -135,6 +144,13 @@ def _one_deviating(flat: torch.Tensor) -> torch.Tensor:
     result = torch.full_like(is_one, ones)
     result[_anywhere(flat)] = not ones
     return result.to(flat.dtype)
+
+
+def _anywhere_but_zeros(flat: torch.Tensor) -> torch.Tensor:
+    """A place that is drawn where there is no zero, which may be there by the task's rule: padding, or half of a matrix."""
+    drawn = torch.randint(flat.numel() // 4, flat.numel(), (_DRAWN_PLACES,), device=flat.device)
+    found = drawn[flat[drawn] != 0]
+    return found[0] if len(found) else flat.abs().argmax()
 
 
 def _anywhere(flat: torch.Tensor) -> torch.Tensor:
