@@ -7,6 +7,7 @@ independent samples before anyone is refused.
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import secrets
@@ -218,24 +219,34 @@ class _Comparison:
         return None
 
 
+Drawn = tuple["list[Any]", "list[torch.Tensor]"]
+
+
 class TimedDraws:
     """Outputs of timed calls, chosen at random among all that are given, and whether they are drawn as the reference draws."""
 
     def __init__(self) -> None:
         self._random = random.Random(secrets.randbits(64))  # noqa: S311 - which calls are kept, not a key
-        self._kept: list[tuple[list[Any], list[torch.Tensor]]] = []
+        self._kept: list[tuple[Drawn, ...]] = []
         self._given = 0
         self._room = 0
 
-    def keep(self, args: list[Any], outputs: list[torch.Tensor]) -> None:
-        """Be given one call: its inputs and what came of them."""
+    def keep(self, *calls: Drawn) -> None:
+        """Be given one call, or two that were timed together: inputs, and what came of them."""
         if not self._given:
-            n_bytes = sum(tensor.numel() * tensor.element_size() for tensor in [*tensors.tensors_in(args), *outputs])
-            self._room = max(TIMED_LEAST, min(TIMED_CALLS, _TIMED_BYTES // max(n_bytes, 1)))
+            n_bytes = sum(tensor.numel() * tensor.element_size() for args, outputs in calls for tensor in [*tensors.tensors_in(args), *outputs])
+            self._room = max(TIMED_LEAST, min(TIMED_CALLS // len(calls), _TIMED_BYTES // max(n_bytes, 1)))
         self._given += 1
         place = len(self._kept) if len(self._kept) < self._room else self._random.randrange(self._given)
         if place < self._room:
-            self._kept[place : place + 1] = [(tensors.clone(args), [output.clone() for output in outputs])]
+            kept = tuple((tensors.clone(args), [output.clone() for output in outputs]) for args, outputs in calls)
+            self._kept[place : place + 1] = [kept]
+
+    def _pairs(self) -> list[tuple[Drawn, Drawn]]:
+        """Calls that may not have used one another's draws: those that were timed together, or else each with the next."""
+        alone = [kept[0] for kept in self._kept if len(kept) == 1]
+        together = [(kept[0], kept[1]) for kept in self._kept if len(kept) > 1]
+        return [*together, *zip(alone[::2], alone[1::2], strict=False)]
 
     def problem(self, model: Any, tolerance: Tolerance) -> str:
         """Say what is wrong with the outputs, if anything is.
@@ -245,7 +256,7 @@ class TimedDraws:
         """
         extremes = 0
         drawn: list[torch.Tensor] = []
-        for args, outputs in self._kept:
+        for args, outputs in itertools.chain.from_iterable(self._pairs()):
             theirs = [self._reference(model, args) for _ in range(_TIMED_REFERENCES)]
             standard = []
             for index, output in enumerate(outputs):

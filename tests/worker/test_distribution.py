@@ -40,10 +40,28 @@ def test_timed_calls_must_draw_as_the_reference_does(name: str, words: str) -> N
     timed = distribution.TimedDraws()
     for _ in range(3 * distribution.TIMED_CALLS):
         x = torch.randn(4, 50)
-        timed.keep([x], list(CANDIDATES[name](x)))
+        timed.keep(([x], list(CANDIDATES[name](x))))
     problem = timed.problem(noisy, TOLERANCE)
     assert words in problem
     assert bool(words) == bool(problem)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_noise_that_is_the_same_in_all_calls_of_one_slot_is_seen(*, frozen: bool) -> None:
+    torch.manual_seed(8)
+    timed = distribution.TimedDraws()
+    for _ in range(3 * distribution.TIMED_CALLS):
+        seed = int(torch.randint(2**40, ()))
+        calls = []
+        for _ in range(2):
+            x = torch.randn(4, 50)
+            if frozen:
+                torch.manual_seed(seed)
+            calls.append(([x], list(noisy(x))))
+        torch.manual_seed(seed + 1)
+        timed.keep(*calls)
+
+    assert bool(timed.problem(noisy, TOLERANCE)) is frozen
 
 
 def test_noise_left_out_of_every_second_timed_call_is_seen() -> None:
@@ -51,7 +69,7 @@ def test_noise_left_out_of_every_second_timed_call_is_seen() -> None:
     timed = distribution.TimedDraws()
     for index in range(100):
         x = torch.randn(4, 50)
-        timed.keep([x], list(noisy(x) if index < 50 else CANDIDATES["no_noise"](x)))
+        timed.keep(([x], list(noisy(x) if index < 50 else CANDIDATES["no_noise"](x))))
     assert "drew less, or more" in timed.problem(noisy, TOLERANCE)
 
 

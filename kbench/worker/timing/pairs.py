@@ -520,7 +520,10 @@ class CaseTimer:
             chosen = self._random.randrange(min(len(sets), len(self._places)))
         places = self._places[chosen if at is None else at]
         if self._timed_draws is not None:
-            self._timed_draws.keep(sets[chosen], [tensors.view_of(snapshot, place) for place in places])
+            # One of the others of the same slot, too, if there are any: its draws are to be others.
+            others = [index for index in range(min(len(sets), len(self._places))) if index != chosen]
+            kept = [chosen, *self._random.sample(others, min(1, len(others)))]
+            self._timed_draws.keep(*((sets[index], [tensors.view_of(snapshot, place) for place in self._places[index]]) for index in kept))
             return
         seed_everything(seed)
         expected: list[Any] = []

@@ -138,7 +138,10 @@ class _Base:
         """Copy every output into the judge's memory before it hears that we are done."""
         to, given = [], []
         for places, result in zip(self._outputs, results, strict=False):
-            for place, tensor in zip(places, _plain_tensors(result), strict=True):
+            returned = _plain_tensors(result)
+            if len(returned) != len(places):
+                raise ValueError(f"a timed call returned {len(returned)} tensors where {len(places)} were verified")
+            for place, tensor in zip(places, returned, strict=True):
                 if tensor.shape != place.shape:
                     raise ValueError(f"an output of shape {list(tensor.shape)} where {list(place.shape)} was verified")
                 if self._is_ours(tensor):
