@@ -86,6 +86,8 @@ def test_json_has_one_object_a_candidate_and_all_that_was_said(as_json: list[dic
     by_name = {str(found["candidate"]): found for found in as_json}
 
     assert '=HYPERLINK("http://evil","click")' in str(by_name["says_0"]["detail"])
+    # Half of a surrogate pair has no encoding.
+    assert json.dumps(as_json, ensure_ascii=False).encode()
     assert {found["status"] for found in as_json} == {"fail"}
     assert {found["reason"] for name, found in by_name.items() if name.startswith("says_")} == {"run"}
 

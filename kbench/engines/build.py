@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
+from kbench.claims import Claims
 from kbench.engines.candidate import CandidateProcess, load_request
 from kbench.engines.job import Job, builds
 from kbench.engines.machine import Machine
@@ -72,19 +73,20 @@ class Builds:
     async def _ask_to_load(self, channel: ParentChannel, job: Job) -> Message:
         await channel.receive()
         await channel.send({"op": "load", **load_request(job.candidate)})
-        return await channel.receive()
+        answer = Claims(await channel.receive())
+        return {"ok": answer.flag("ok"), **{name: answer.text(name) for name in ("stage", "message", "log")}}
 
 
 def build_verdict(job: Job, build: Message) -> Verdict | None:
     """A build that failed is the candidate's fault; a load that failed there is tried again by the judge."""
     if build.get("stage") == "build":
-        return base_verdict(job, Status.FAIL, Reason.BUILD, str(build.get("message")), output_tail=str(build.get("log", "")))
+        return base_verdict(job, Status.FAIL, Reason.BUILD, build["message"], output_tail=build["log"])
     if build.get("stage") == "toolchain":
         status = Status.SKIP if job.skip else Status.ERROR
-        detail = f"{job.skip}; not built: {build.get('message')}" if job.skip else f"cannot be built: {build.get('message')}"
+        detail = f"{job.skip}; not built: {build['message']}" if job.skip else f"cannot be built: {build['message']}"
         return base_verdict(job, status, "" if job.skip else Reason.MACHINE, detail)
     if build.get("stage") == "unsupported":
-        return base_verdict(job, Status.SKIP, "", f"cannot run on the CPU: {build.get('message')}")
+        return base_verdict(job, Status.SKIP, "", f"cannot run on the CPU: {build['message']}")
     if build.get("timeout") and job.device == CUDA_ON_CPU:
         return slow_on_cpu(job, "build")
     if build.get("timeout"):

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from kbench.claims import Claims
 from kbench.engines.machine import LAST_WORDS_S, Machine
 from kbench.protocol import Closed, Message, ProtocolError, digest
 from kbench.records import Build, Candidate, Kernel
@@ -64,6 +65,7 @@ class BuildService:
                     self.ready.set()
                     continue
                 started = time.monotonic()
+                name = Claims(request).text("name", _NAME_LIMIT)
                 built = await self._build(request, scratch)
                 if built.get("ok"):
                     self.built[digest(request)] = built
@@ -72,8 +74,9 @@ class BuildService:
                     # Somebody emptied the cache in between.
                     answer = self._given(await self._build(request, scratch), scratch, entries)
                 await channel.send(answer)
-                self.records.append(_build_from(request, built, wait_s=time.monotonic() - started))
-        except (Closed, ProtocolError):
+                self.records.append(_build_from(name, built, wait_s=time.monotonic() - started))
+        except (ProtocolError, ValueError, RecursionError):
+            # It has gone, or asks for what cannot even be passed on.
             pass
         finally:
             self.ready.set()
@@ -129,10 +132,10 @@ def sources_of(candidate: Candidate) -> list[Path]:
     return [path for path in (source, source.with_suffix("")) if path.exists()]
 
 
-def _build_from(request: Message, answer: Message, *, wait_s: float) -> Build:
-    """What is worth knowing of a build: the request is the candidate's, the answer a builder's."""
+def _build_from(name: str, answer: Message, *, wait_s: float) -> Build:
+    """What is worth knowing of a build: the name is the candidate's, the answer a builder's."""
     return Build(
-        name=str(request.get("name", ""))[:_NAME_LIMIT],
+        name=name,
         ok=bool(answer.get("ok")),
         cached=bool(answer.get("cached")),
         headers=str(answer.get("headers", "")),

@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from kbench.claims import readable
 from kbench.records import SCHEMA, Candidate, CaseVerdict, Task, Timing, Verdict
 
 
@@ -49,7 +50,7 @@ def list_object(task: Task, candidate: Candidate) -> dict[str, Any]:
 
 
 def line(fields: dict[str, Any]) -> str:
-    """Write an object as one line; what JSON has no number for becomes null."""
+    """Write an object as one line; what JSON has no number for becomes null, what no text has a question mark."""
     return json.dumps(_plain(fields), allow_nan=False)
 
 
@@ -60,6 +61,8 @@ def _case(case: CaseVerdict) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if isinstance(value, str):
+        return readable(value)
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

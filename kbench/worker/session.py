@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from kbench.protocol import Channel, Closed, Message, ProtocolError
+from kbench.claims import TEXT_LIMIT, Claims, readable
+from kbench.protocol import Channel, Closed, ProtocolError
 from kbench.records import CaseVerdict, CheckResult, Reason, Status, exploit
 from kbench.worker import accuracy, distribution, invariants, memory, tensors, variants
 from kbench.worker.checks import CHECKS, REASONS
@@ -64,12 +65,12 @@ class Peer:
         self.pid = 0
         self._tell = tell
 
-    def ask(self, stage: str, op: str, *, fds: list[int] | None = None, **arguments: Any) -> Message:
+    def ask(self, stage: str, op: str, *, fds: list[int] | None = None, **arguments: Any) -> Claims:
         """Send one request and wait for its answer; the parent's deadline ends a peer that never answers.
 
         Raises:
             CandidateGone: the process ended.
-            CandidateFault: it answered that it failed, or not with a message.
+            CandidateFault: it answered that it failed, or not with a message; so does every field that is read of one.
         """
         return self.finish(self.begin(stage, op, fds=fds, **arguments), stage)
 
@@ -88,17 +89,17 @@ class Peer:
             raise CandidateGone(stage) from None
         return number
 
-    def finish(self, number: str, stage: str) -> Message:
+    def finish(self, number: str, stage: str) -> Claims:
         """Wait for the answer to a request that was begun; see `ask`."""
         try:
-            answer = self.channel.receive()
+            answer = Claims(self.channel.receive(), forged)
         except Closed:
             raise CandidateGone(stage) from None
         except ProtocolError as error:
-            raise CandidateFault(exploit("forged_message"), f"its process wrote what is no answer: {error}") from None
-        if answer.get("to") != number:
+            raise forged(str(error)) from None
+        if answer.text("to") != number:
             raise CandidateFault(exploit("forged_message"), "its process sent an answer that nobody had asked for")
-        if answer.get("ok") is not True:
+        if not answer.flag("ok"):
             raise _fault(stage, answer)
         return answer
 
@@ -112,27 +113,32 @@ class Peer:
             raise CandidateGone("start") from None
 
 
-def _fault(stage: str, answer: Message) -> CandidateFault:
-    said = f"{answer.get('type')}: {answer.get('message')}".strip()
+def forged(words: str) -> CandidateFault:
+    """What is wrong with a process that says what no honest one does."""
+    return CandidateFault(exploit("forged_message"), f"its process wrote what is no answer: {words}")
+
+
+def _fault(stage: str, answer: Claims) -> CandidateFault:
+    message, trace = answer.text("message"), answer.text("trace")
+    said = f"{answer.text('type')}: {message}".strip()
     placed = f"{_place(answer)}{said}"
-    if answer.get("memory") is True:
-        return CandidateFault(Reason.MEMORY, f"out of memory during {stage}: {placed}", log=str(answer.get("trace", "")))
-    if answer.get("stage") == "unsupported":
-        return CandidateFault("", f"cannot run on the CPU: {answer.get('message')}", status=Status.SKIP)
-    if answer.get("reason") in faults.REASONS:
-        return CandidateFault(str(answer["reason"]), str(answer.get("message")), log=str(answer.get("trace") or ""))
-    known = answer.get("stage")
-    reason = {"load": Reason.LOAD, "build": Reason.BUILD}.get(known or stage, Reason.RUN)
+    if answer.flag("memory"):
+        return CandidateFault(Reason.MEMORY, f"out of memory during {stage}: {placed}", log=trace)
+    if answer.text("stage") == "unsupported":
+        return CandidateFault("", f"cannot run on the CPU: {message}", status=Status.SKIP)
+    if (reason := answer.text("reason")) in faults.REASONS:
+        return CandidateFault(reason, message, log=trace)
+    reason = {"load": Reason.LOAD, "build": Reason.BUILD}.get(answer.text("stage") or stage, Reason.RUN)
     # What the stage has besides the reason, which is said before it.
     where = stage.removeprefix(reason).strip()
     detail = said if reason == Reason.BUILD else ": ".join(filter(None, [where, placed]))
-    return CandidateFault(reason, detail, log=str(answer.get("log") or answer.get("trace") or ""))
+    return CandidateFault(reason, detail, log=answer.text("log") or trace)
 
 
-def _place(answer: Message) -> str:
+def _place(answer: Claims) -> str:
     """Where in its own file an exception of the candidate's came from, with a colon; a claim."""
-    place = answer.get("place")
-    return f"{place}: " if isinstance(place, str) and place.isprintable() and 0 < len(place) <= _PLACE_CHARACTERS else ""
+    place = answer.text("place")
+    return f"{place}: " if place.isprintable() and 0 < len(place) <= _PLACE_CHARACTERS else ""
 
 
 class CaseSession:
@@ -192,7 +198,7 @@ class CaseSession:
     def construct(self) -> None:
         """Have the peer build its model from the reference's seed, and give it the reference's weights."""
         answer = self.peer.ask(self._stage("construct"), "construct", init=self.reference.init_spec, seed=self.reference.init_seed)
-        self._manifest = _manifest(answer.get("manifest"))
+        self._manifest = answer.parsed("manifest", _parse_manifest)
         matched, how = self._match(self.reference.weights)
         if how == "unmatched":
             theirs = ", ".join(f"{name} {shape}" for name, _, shape in self._manifest) or "none"
@@ -228,10 +234,10 @@ class CaseSession:
         _settle(self.device)
         pairs = [[theirs, specs[mine]] for mine, theirs in matched.items()]
         answer = self.peer.ask(self._stage("weights"), "weights", map=pairs, guessed=guessed)
-        same = answer.get("same")
-        if guessed and isinstance(same, list) and sorted(map(str, same)) == sorted(matched.values()):
-            self._same = dict(zip(matched, map(str, same), strict=True))
-        return [name[:80] for name in _texts(answer.get("differed"))][:8]
+        same = answer.texts("same", len(matched) + 1, TEXT_LIMIT)
+        if guessed and sorted(same) == sorted(matched.values()):
+            self._same = dict(zip(matched, same, strict=True))
+        return [name[:80] for name in answer.texts("differed", 8)]
 
     def verify(self) -> CaseVerdict:
         """Every trial of the case, until one fails."""
@@ -447,7 +453,7 @@ class CaseSession:
     def second_instance(self, weights: list[tuple[str, torch.Tensor]]) -> Iterator[None]:
         """Have the peer build a second instance of the model, with these weights, and answer by it meanwhile."""
         answer = self.peer.ask(self._stage("construct"), "another", init=self.reference.init_spec, seed=self.reference.init_seed)
-        self._manifest = _manifest(answer.get("manifest"))
+        self._manifest = answer.parsed("manifest", _parse_manifest)
         self._give_weights(weights or self.reference.weights, self._match(weights or self.reference.weights)[0])
         yield
         self.peer.ask(self._stage("construct"), "swap")
@@ -502,7 +508,7 @@ class CaseSession:
     def _gather(
         self,
         trial: Trial,
-        answer: Message,
+        answer: Claims,
         *,
         inputs: memory.Arena,
         end: int,
@@ -514,12 +520,7 @@ class CaseSession:
         # First of all a copy of what was written: nothing that comes later may count.
         snapshot = outputs.memory.clone()
         now = inputs.memory[:end].clone()
-        try:
-            tree = tensors.parse_tree(answer.get("tree"))
-        except ValueError as error:
-            raise CandidateFault(exploit("forged_message"), f"its process described its output in no known form: {error}") from None
-        copied = answer.get("copied")
-        given = iter(copied if isinstance(copied, list) else [])
+        given = iter(answer.flags("copied"))
         remaining = iter(places)
         actual: list[torch.Tensor | None] = []
         for leaf in trial.expected:
@@ -527,24 +528,24 @@ class CaseSession:
                 actual.append(None)
                 continue
             place = next(remaining)
-            actual.append(tensors.view_of(snapshot, place) if next(given, False) is True else None)
+            actual.append(tensors.view_of(snapshot, place) if next(given, False) else None)
         changed, outside = _compare_inputs(now, master, args, trial)
         return Evidence(
             expected=trial.expected,
             expected_tree=trial.tree,
-            tree=tree,
+            tree=answer.parsed("tree", tensors.parse_tree),
             actual=actual,
             tolerance=self.reference.tolerance,
             is_variant=bool(trial.variant),
             oracle=trial.oracle,
             inputs_changed=changed,
-            written_outside=[*outside, *(f"past the end of output tensor {index}" for index in _texts(answer.get("past_end")))],
+            written_outside=[*outside, *(f"past the end of output tensor {index:g}" for index in answer.numbers("past_end"))],
             expected_generators=trial.generators,
-            generators=answer["generators"] if isinstance(answer.get("generators"), dict) else {},
-            state_changed=_texts(answer.get("state_changed")),
+            generators=answer.named("generators"),
+            state_changed=answer.texts("state_changed"),
             reference_state_changed=trial.state_changed,
-            globals_changed=_texts(answer.get("changed")),
-            cuda_error=str(answer.get("cuda_error", ""))[:200],
+            globals_changed=answer.texts("changed"),
+            cuda_error=answer.text("cuda_error", 200),
         )
 
     def _stage(self, name: str) -> str:
@@ -616,15 +617,11 @@ def _run_checks(evidence: Evidence, results: dict[str, CheckResult], *, skipped:
     return None
 
 
-def _manifest(claim: object) -> list[tuple[str, str, list[int]]]:
-    try:
-        return [(str(name), str(dtype), [int(n) for n in shape]) for name, dtype, shape in claim]  # type: ignore[attr-defined]
-    except (TypeError, ValueError):
-        raise CandidateFault(exploit("forged_message"), "its process described its weights in no known form") from None
-
-
-def _texts(claim: object) -> list[str]:
-    return [str(item)[:120] for item in claim[:100]] if isinstance(claim, list) else []
+def _parse_manifest(claim: Any) -> list[tuple[str, str, list[int]]]:
+    found = [(readable(name), tensors.dtype_name(tensors.dtype_of(dtype)), tensors.parse_sizes(shape)) for name, dtype, shape in claim]
+    if len({name for name, *_ in found}) != len(found):
+        raise ValueError("a name twice")
+    return found
 
 
 def _settle(device: torch.device) -> None:

@@ -27,6 +27,8 @@ RED_ZONE_BYTES = 512
 DEEPEST = 64
 # What may be a key of a dict: JSON and a record have names for these.
 KEY_TYPES = (str, int, bool)
+# No larger integer is a plain value: a float holds what is less.
+_HUGE = 2**1023
 
 _DTYPES: dict[str, torch.dtype] = {str(dtype).removeprefix("torch."): dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
 
@@ -73,7 +75,7 @@ def _describe(value: object, place: Callable[[torch.Tensor], int] | None, truste
     if isinstance(value, bool):
         return {"k": "bool", "v": value}
     if type(value) is int:
-        return {"k": "int", "v": str(value)} if abs(value) < 2**1024 else {"k": "other", "v": "a huge int"}
+        return {"k": "int", "v": str(value)} if abs(value) < _HUGE else {"k": "other", "v": "a huge int"}
     if type(value) is float:
         return {"k": "float", "v": value.hex()}
     if type(value) is str:
@@ -170,8 +172,8 @@ def parse_tree(claim: object, *, depth: int = 0) -> Spec:
         return {
             "k": "tensor",
             "dtype": claim["dtype"],
-            "shape": _sizes(claim.get("shape")),
-            "stride": _sizes(claim.get("stride")),
+            "shape": parse_sizes(claim.get("shape")),
+            "stride": parse_sizes(claim.get("stride")),
             "offset": 0,
             "device": str(claim.get("device"))[:20],
         }
@@ -192,7 +194,12 @@ def parse_tree(claim: object, *, depth: int = 0) -> Spec:
     return {"k": kind, "v": claim["v"]} if "v" in claim else {"k": kind}
 
 
-def _sizes(claim: object) -> list[int]:
+def parse_sizes(claim: object) -> list[int]:
+    """Take an untrusted shape.
+
+    Raises:
+        ValueError: it is none.
+    """
     if not isinstance(claim, list) or len(claim) > 64 or not all(type(n) is int and abs(n) < 2**62 for n in claim):  # noqa: PLR2004
         raise ValueError("no list of sizes")
     return claim
@@ -209,10 +216,13 @@ def scalar(spec: Spec) -> Any:
         return None
     if kind == "bool" and isinstance(value, bool):
         return value
-    if kind == "int" and isinstance(value, str) and len(value) < 400:  # noqa: PLR2004 - 2**1024 has 309 digits
+    if kind == "int" and isinstance(value, str) and len(value) < 400 and abs(int(value)) < _HUGE:  # noqa: PLR2004 - _HUGE has 308 digits
         return int(value)
     if kind == "float" and isinstance(value, str):
-        return float.fromhex(value)
+        try:
+            return float.fromhex(value)
+        except OverflowError:
+            raise ValueError(f"no float: {value[:40]}") from None
     if kind == "str" and isinstance(value, str):
         return value
     raise ValueError(f"no plain value: {str(spec)[:80]}")

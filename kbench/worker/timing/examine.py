@@ -16,11 +16,12 @@ from typing import Any
 import torch
 
 from kbench import samples, stats
+from kbench.claims import Claims
 from kbench.worker import tensors
 from kbench.worker.session import CandidateFault
 from kbench.worker.timing import steady
 from kbench.worker.timing.pairs import CaseTimer
-from kbench.worker.timing.side import Side, claimed_number, claimed_seconds
+from kbench.worker.timing.side import Side, claimed_seconds, claimed_time
 
 # Chains are for short calls: what takes longer than this is told apart well enough by a slot.
 _STEADY_MOST_S = 1e-3
@@ -42,7 +43,7 @@ _COLD_L2_MULTIPLE = 3
 _WALL_CALLS = 4
 _BURN_S = 2.2
 # Kernels that a process may claim; more is no list of kernels.
-_KERNELS_MOST = 64
+_KERNELS_MOST, _NAME_LIMIT = 64, 120
 
 
 class CaseExaminer(CaseTimer):
@@ -93,7 +94,7 @@ class CaseExaminer(CaseTimer):
         for side, args in zip(self._sides, self._arguments, strict=True):
             answer = side.ask("wall", args=args[:1], calls=_WALL_CALLS)
             side.calls += _WALL_CALLS
-            enqueue_s.append(stats.median(claimed_seconds({"seconds": answer.get("enqueue")})))
+            enqueue_s.append(stats.median(claimed_seconds(answer, _WALL_CALLS, "enqueue")))
         calls = [_chain_calls(timed[f"{name}_s"], timed["extra"]["floor_s"], timed["extra"]["clock_step_s"]) for name in names]
         captured = [self._ready(name, side, "graph", args, n) for name, side, args, n in zip(names, self._sides, self._arguments, calls, strict=True)]
         if all(captured):
@@ -109,11 +110,11 @@ class CaseExaminer(CaseTimer):
     def _ready(self, name: str, side: Side, kind: str, args: list[tensors.Spec], calls: int) -> bool:
         """Have a side make its chains; whether it could."""
         try:
-            refused = side.ask("chains", args=args, kind=kind, calls=calls).get("refused")
+            refused = side.ask("chains", args=args, kind=kind, calls=calls).text("refused")
         except CandidateFault as error:
             refused = error.detail
         if refused:
-            self._notes.append(f"{kind} not measured: the {name}'s calls cannot be captured: {str(refused)[:200]}")
+            self._notes.append(f"{kind} not measured: the {name}'s calls cannot be captured: {refused[:200]}")
         return not refused
 
     def _measure_chains(self, kind: str, calls: list[int], sets: list[int]) -> None:
@@ -124,9 +125,9 @@ class CaseExaminer(CaseTimer):
             seed = secrets.randbits(62)
             for index in ("rc".index(letter) for letter in order):
                 answer = self._sides[index].ask("chain", seed=seed)
-                chains[index].append(claimed_seconds(answer))
-                self._sides[index].busy_s += claimed_number(answer.get("busy_s")) or 0.0
-                shown[index] += answer.get("hidden") is not True
+                chains[index].append(claimed_seconds(answer, len(steady.CHAINS)))
+                self._sides[index].busy_s += answer.number("busy_s") or 0.0
+                shown[index] += not answer.flag("hidden")
         if not self._is_right(sets, steady.CHAINS[-1] * calls[1], seed):
             self._notes.append(f"{kind} not measured: the candidate's outputs differ there")
             return
@@ -172,10 +173,10 @@ class CaseExaminer(CaseTimer):
                 return
             with meter:
                 answer = side.ask("burn", args=args[:1], seconds=_BURN_S)
-            (seconds,) = claimed_seconds({"seconds": [answer.get("seconds")]})
+            seconds = claimed_time(answer)
             side.busy_s += seconds
-            calls = claimed_number(answer.get("calls"))
-            if meter.power_w is None or not calls:
+            calls = answer.number("calls") or 0.0
+            if meter.power_w is None or calls < 1.0:
                 self._notes.append(f"energy not measured: too few steps of the counter while the {name} ran")
                 continue
             self._found[f"{name}_energy_j"] = meter.power_w * seconds / calls
@@ -210,26 +211,19 @@ def _kernel_flags(reference: dict[str, Any], candidate: dict[str, Any]) -> Itera
         yield "kernels_vary"
 
 
-def _parse_kernels(answer: dict[str, Any]) -> dict[str, Any]:
+def _parse_kernels(answer: Claims) -> dict[str, Any]:
     """Take a claim about kernels apart strictly.
 
     Raises:
         CandidateFault: it is none.
     """
-    listed = answer.get("list")
-    numbers = [claimed_number(answer.get(name)) for name in ("count", "least", "busy_s", "span_s")]
-    same = answer.get("same")
-    if None in numbers or not isinstance(same, bool) or not isinstance(listed, list) or len(listed) > _KERNELS_MOST:
-        raise CandidateFault("", "its process described its kernels in no known form")
-    pairs = [(item[0], claimed_number(item[1])) for item in listed if isinstance(item, list) and len(item) == 2]  # noqa: PLR2004
-    count, least, busy_s, span_s = numbers
-    assert count is not None
-    assert least is not None
-    return {
-        "count": int(count),
-        "least": int(least),
-        "same": same,
-        "busy_s": busy_s,
-        "span_s": span_s,
-        "list": [[str(name)[:120], seconds] for name, seconds in pairs if seconds is not None],
-    }
+    numbers = {name: answer.number(name) or 0.0 for name in ("count", "least", "busy_s", "span_s")}
+    listed = answer.parsed("list", _parse_list)
+    return {**numbers, "count": int(numbers["count"]), "least": int(numbers["least"]), "same": answer.flag("same"), "list": listed}
+
+
+def _parse_list(claim: Any) -> list[list[Any]]:
+    if not isinstance(claim, list) or len(claim) > _KERNELS_MOST:
+        raise ValueError("no list of kernels")
+    kernels = [Claims({"name": name, "seconds": seconds}) for name, seconds in claim]
+    return [[kernel.text("name", _NAME_LIMIT), kernel.number("seconds")] for kernel in kernels if kernel.has("seconds")]

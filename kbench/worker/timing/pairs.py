@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from kbench import samples, stats
+from kbench.claims import Claims
 from kbench.records import exploit
 from kbench.worker import distribution, tensors
 from kbench.worker.checks.values import difference, rms
@@ -32,7 +33,7 @@ from kbench.worker.timing.burst import BurstClock
 from kbench.worker.timing.ceilings import Ceilings
 from kbench.worker.timing.fresh import Draw, FreshSets, turn_over
 from kbench.worker.timing.monitor import Monitor, Observation, busy_before, monitor
-from kbench.worker.timing.side import Side, claimed_number, claimed_seconds
+from kbench.worker.timing.side import Side, claimed_seconds, claimed_time
 from kbench.worker.timing.vouch import Vouching
 
 # CUDA events on an H200 step by 32 ns; on others by up to a microsecond, which is measured.
@@ -321,7 +322,7 @@ class CaseTimer:
         args = self._place(side, [self._random.choice(self._pool)], shift=0)
         answer = side.ask("warm", args=args, calls=count)
         side.calls += count
-        return claimed_seconds(answer)
+        return claimed_seconds(answer, count)
 
     def _measure(self, per_block: int) -> list[str]:
         """Blocks of pairs until the stopping rule is content; the order of each pair, `rc` or `cr`."""
@@ -400,7 +401,7 @@ class CaseTimer:
         mixed[chosen + self._untimed] = args
         side = self._sides[1]
         answer, _, snapshot = self._try_slot(side, mixed, seed, cold=cold, doubled=0)
-        side.busy_s += claimed_number(answer.get("busy_s")) or 0.0
+        side.busy_s += answer.number("busy_s") or 0.0
         self._checked += 1
         self._compare(snapshot, mixed[self._untimed :], seed, calls_before=0 if cold else 1, chosen=chosen, slack=_VARIANT_SLACK)
 
@@ -420,21 +421,21 @@ class CaseTimer:
         for doubled in range(_HIDING_TRIES):
             check = side is self._sides[1] and self._is_to_be_checked()
             answer, outside_s, snapshot = self._try_slot(side, sets, seed, cold=cold, doubled=doubled)
-            side.busy_s += claimed_number(answer.get("busy_s")) or 0.0
+            side.busy_s += answer.number("busy_s") or 0.0
             if check:
                 # A hot slot has made the same call before.
                 self._compare(snapshot, sets[self._untimed :], seed, calls_before=0 if cold else 1)
-            if answer.get("may_hide") is not True:
+            if not answer.flag("may_hide"):
                 break
-        (seconds,) = claimed_seconds({"seconds": [answer.get("seconds")]})
+        seconds = claimed_time(answer)
         if not cold:
             side.hot_s.append(seconds)
             return
         side.outside_s.append(outside_s)
         side.seconds.append(seconds)
-        side.reports.append({name: answer[name] for name in _REPORTED if claimed_number(answer.get(name)) is not None})
+        side.reports.append({name: said for name in _REPORTED if (said := answer.number(name)) is not None})
 
-    def _try_slot(self, side: Side, sets: list[list[Any]], seed: int, *, cold: bool, doubled: int) -> tuple[dict[str, Any], float, torch.Tensor]:
+    def _try_slot(self, side: Side, sets: list[list[Any]], seed: int, *, cold: bool, doubled: int) -> tuple[Claims, float, torch.Tensor]:
         """Have a side make a slot; what it says, the seconds by the judge's clock, and its outputs."""
         outputs = side.session.arenas["outputs"]
         if self._untimed:
@@ -571,12 +572,12 @@ class CaseTimer:
                 delivered_s = time.perf_counter() - started
                 side.calls += calls
                 # The first one wakes what slept while the other side worked.
-                seconds = claimed_seconds(answer)
+                seconds = claimed_seconds(answer, calls)
                 side.wall_s += seconds[1:] or seconds
                 side.wall_excess_s.append(outside_s - sum(seconds))
                 side.deliver_excess_s.append(delivered_s - sum(seconds))
-                if "enqueue" in answer:
-                    enqueue_s = claimed_seconds({"seconds": answer["enqueue"]})
+                if answer.has("enqueue"):
+                    enqueue_s = claimed_seconds(answer, calls, "enqueue")
                     side.enqueue_s += enqueue_s[1:] or enqueue_s
                 # The last thing of all: what was right for a while only shows.
                 if side is self._sides[1] and self._is_to_be_checked(surely=not left):
@@ -645,11 +646,11 @@ class CaseTimer:
 
     def _measure_floor_and_memory(self) -> None:
         answer = self._sides[0].ask("floor", calls=_FLOOR_CALLS)
-        self._floor_s = stats.median(claimed_seconds(answer))
-        self._step_s = claimed_number(answer.get("step_s")) or EVENT_STEP_S
+        self._floor_s = stats.median(claimed_seconds(answer, _FLOOR_CALLS))
+        self._step_s = answer.number("step_s") or EVENT_STEP_S
         for side in self._sides:
             answer = side.ask("memory", args=self._place(side, self._pool[:1], shift=0))
-            claimed = claimed_number(answer.get("bytes"))
+            claimed = answer.number("bytes")
             side.memory_bytes = None if claimed is None else int(claimed)
 
     def _audit(self) -> None:
@@ -664,9 +665,8 @@ class CaseTimer:
                 exploit("idle_work"),
                 f"its process used {self._idle_cpu_s / self._idle_s:.2f} processors while the reference had its turn",
             )
-        changed = candidate.ask("changes").get("changed")
-        if isinstance(changed, list) and changed:
-            raise CandidateFault(exploit("global_state"), f"while it was timed it changed {', '.join(str(name)[:80] for name in changed[:6])}")
+        if changed := candidate.ask("changes").texts("changed", 6):
+            raise CandidateFault(exploit("global_state"), f"while it was timed it changed {', '.join(changed)}")
         if candidate.bursts.seconds:
             self._vouching.hold_bursts(candidate, overhead_s=self._overhead_s, calls=self._burst_calls)
         elif self._device.type == "cpu":

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from kbench import samples, stats
+from kbench.claims import Claims
 from kbench.records import exploit
 from kbench.worker.session import CandidateFault, CaseSession
 from kbench.worker.timing.burst import Bursts
+
+# No call takes less than a clock could tell, nor longer than anyone waits.
+_SECONDS = (1e-12, 1e7)
 
 
 class Side:
@@ -31,7 +34,7 @@ class Side:
         self.busy_s = 0.0
         self.calls = 0
 
-    def ask(self, op: str, **arguments: Any) -> dict[str, Any]:
+    def ask(self, op: str, **arguments: Any) -> Claims:
         """Ask the process at the other end."""
         return self.session.peer.ask("time", op, **arguments)
 
@@ -51,14 +54,25 @@ class Side:
             kept.pop()
 
 
-def claimed_number(claim: object) -> float | None:
-    """Parse a claimed number strictly; None where there is none."""
-    return float(claim) if type(claim) in (bool, int, float) and 0 <= claim < math.inf else None  # type: ignore[operator,arg-type]
+def claimed_seconds(answer: Claims, count: int, name: str = "seconds") -> list[float]:
+    """Read the times of so many calls.
+
+    Raises:
+        CandidateFault: there are not so many, or they cannot be.
+    """
+    claimed = answer.numbers(name)
+    if len(claimed) == count and all(_SECONDS[0] <= seconds <= _SECONDS[1] for seconds in claimed):
+        return claimed
+    raise CandidateFault(exploit("clock"), "its process reported no time, or one that cannot be")
 
 
-def claimed_seconds(answer: dict[str, Any]) -> list[float]:
-    """Parse claimed times strictly."""
-    claimed = answer.get("seconds")
-    if isinstance(claimed, list) and claimed and all(type(s) in (int, float) and 0 < s < math.inf for s in claimed):
-        return [float(s) for s in claimed]
+def claimed_time(answer: Claims) -> float:
+    """Read the one time of an answer.
+
+    Raises:
+        CandidateFault: there is none, or it cannot be.
+    """
+    seconds = answer.number("seconds")
+    if seconds is not None and _SECONDS[0] <= seconds <= _SECONDS[1]:
+        return seconds
     raise CandidateFault(exploit("clock"), "its process reported no time, or one that cannot be")

@@ -10,11 +10,12 @@ from typing import Any
 
 import torch
 
+from kbench.claims import Claims
 from kbench.records import Case
 from kbench.worker.candidate import Worker
 from kbench.worker.evidence import Tolerance
 from kbench.worker.reference import CaseReference, Reference
-from kbench.worker.session import CaseSession
+from kbench.worker.session import CaseSession, forged
 from kbench.worker.timing.pairs import CaseTimer
 
 REFERENCE = """
@@ -48,12 +49,12 @@ class InProcessPeer:
         self.pid = 2**22  # no process has it
         self._core: int | None = None
 
-    def ask(self, stage: str, op: str, *, fds: list[int] | None = None, **arguments: Any) -> dict[str, Any]:
+    def ask(self, stage: str, op: str, *, fds: list[int] | None = None, **arguments: Any) -> Claims:
         answer = self._worker.answer({"op": op, **arguments}, [os.dup(fd) for fd in fds or []])
         assert answer["ok"], answer
         if op == "wake":
             self._core = arguments["core"]
-        return self._alter({**answer, "asked_core": self._core}) if op == "slot" else answer
+        return Claims(self._alter({**answer, "asked_core": self._core}) if op == "slot" else answer, forged)
 
     def close(self) -> None:
         self._ours.close()

@@ -1,0 +1,24 @@
+"""Describes its output by a number that no float holds, to end the judge that reads it."""
+
+import gc
+
+from torch import nn
+
+EXPECT = {"status": "fail", "reason": ["exploit:forged_message"], "run": "verify", "devices": ["cpu"]}
+
+from kbench.worker.candidate import Worker
+
+
+class ModelNew(nn.Module):
+    def __init__(self, n_in, n_out):
+        super().__init__()
+        worker = next((found for found in gc.get_objects() if type(found) is Worker), None)
+        if worker is not None:
+            forward = worker._operations["forward"]
+            worker._operations["forward"] = lambda request, fds: {
+                **forward(request, fds),
+                "tree": {"k": "float", "v": "0x1p99999"},
+            }
+
+    def forward(self, x):
+        return x
