@@ -131,6 +131,14 @@ def test_one_miss_or_one_false_alarm_is_unsound() -> None:
     assert not runner.is_sound([outcome(Assessment.FALSE_ALARM)])
 
 
+def test_where_nothing_can_be_run_nothing_is_proven() -> None:
+    skipped = outcome(Assessment.SKIPPED)
+
+    assert runner.exit_code([skipped, outcome(Assessment.CAUGHT)]) == 0
+    assert runner.exit_code([skipped, outcome(Assessment.MISSED)]) == 1
+    assert runner.exit_code([skipped, skipped]) == 3
+
+
 def test_table_counts_by_kind() -> None:
     header, *rows = runner.table([outcome(Assessment.CAUGHT), outcome(Assessment.MISSED), outcome(Assessment.CAUGHT, "mem_y")])
     assert header == ("kind", "caught", "missed", "false alarm", "ok", "skipped")
