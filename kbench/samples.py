@@ -63,14 +63,15 @@ def conclude(samples: Samples) -> dict[str, Any]:
     _require(samples)
     found = _compared(samples)
     flags = {*found.flags, *_seen_in(samples), *samples.get("flags", ())}
-    vouched = samples.get("vouched", 1.0)
+    vouched, is_checked = samples.get("vouched", 1.0), UNCHECKED not in flags
+    low = found.speedup_low * vouched
     return {
-        "verdict": _vouched(found, vouched, is_checked=UNCHECKED not in flags),
+        "verdict": _vouched(found, vouched, is_checked=is_checked),
         "pairs": len(samples["orders"]),
         "reference_s": found.reference_s,
         "candidate_s": found.candidate_s,
         "speedup": found.speedup,
-        "speedup_low": found.speedup_low * vouched,
+        "speedup_low": low if is_checked else min(low, 1.0),
         "speedup_high": found.speedup_high,
         "reference_wall_s": _median(samples.get("reference_wall_s")),
         "candidate_wall_s": _median(samples.get("candidate_wall_s")),
