@@ -68,7 +68,8 @@ class Builds:
             finally:
                 channel.close()
                 await process.close()
-            return {**answer, "build_s": time.monotonic() - started, "builds": process.service.built, "records": tuple(process.service.records)}
+            found = {"builds": process.service.built, "records": tuple(process.service.records), "refused": process.service.refused}
+            return {**answer, **found, "build_s": time.monotonic() - started}
 
     async def _ask_to_load(self, channel: ParentChannel, job: Job) -> Message:
         await channel.receive()
@@ -78,14 +79,17 @@ class Builds:
 
 
 def build_verdict(job: Job, build: Message) -> Verdict | None:
-    """A build that failed is the candidate's fault; a load that failed there is tried again by the judge."""
+    """A build that failed is the candidate's fault; a load that failed there is tried again by the judge.
+
+    That the machine is at fault is believed where a builder said so, that CUDA cannot run on a CPU where it is to.
+    """
     if build.get("stage") == "build":
         return base_verdict(job, Status.FAIL, Reason.BUILD, build["message"], output_tail=build["log"])
-    if build.get("stage") == "toolchain":
+    if build.get("stage") == "toolchain" and build["refused"]:
         status = Status.SKIP if job.skip else Status.ERROR
-        detail = f"{job.skip}; not built: {build['message']}" if job.skip else f"cannot be built: {build['message']}"
+        detail = f"{job.skip}; not built: {build['refused']}" if job.skip else f"cannot be built: {build['refused']}"
         return base_verdict(job, status, "" if job.skip else Reason.MACHINE, detail)
-    if build.get("stage") == "unsupported":
+    if build.get("stage") == "unsupported" and job.device == CUDA_ON_CPU:
         return base_verdict(job, Status.SKIP, "", f"cannot run on the CPU: {build['message']}")
     if build.get("timeout") and job.device == CUDA_ON_CPU:
         return slow_on_cpu(job, "build")

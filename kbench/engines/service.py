@@ -32,6 +32,8 @@ class BuildService:
         self.built: dict[str, Message] = {}
         # What the record says of each, good or not.
         self.records: list[Build] = []
+        # Why this machine cannot build what it asked for at all, if so.
+        self.refused = ""
         self._channel: ParentChannel | None = None
         self._serving: asyncio.Task[None] | None = None
         # Builders that are about to end.
@@ -67,6 +69,7 @@ class BuildService:
                 started = time.monotonic()
                 name = Claims(request).text("name", _NAME_LIMIT)
                 built = await self._build(request, scratch)
+                self.refused = self.refused or str(built.get("refused", ""))
                 if built.get("ok"):
                     self.built[digest(request)] = built
                 answer = self._given(built, scratch, entries)

@@ -126,6 +126,9 @@ class Judge:
             self._told = stage
             self._parent.send({"event": "stage", "stage": stage})
 
+    def _peer(self, fd: int) -> Peer:
+        return Peer(fd, self.tell, cuda_on_cpu=self.opening.cuda_on_cpu)
+
     def close(self, _request: Message, _fds: list[int]) -> Message:
         """Let go of the candidate."""
         if self._candidate is not None:
@@ -135,7 +138,7 @@ class Judge:
 
     def verify(self, request: Message, fds: list[int]) -> Message:
         """Judge one candidate in every case asked for; its process stays, for the clock."""
-        peer = self._candidate = Peer(fds[0], self.tell)
+        peer = self._candidate = self._peer(fds[0])
         cases: list[CaseVerdict] = []
         fault: CandidateFault | None = None
         try:
@@ -157,7 +160,7 @@ class Judge:
 
     def contract(self, request: Message, fds: list[int]) -> Message:
         """Ask contracts of a candidate in a process of its own, up to the first that is broken."""
-        peer = Peer(fds[0], self.tell)
+        peer = self._peer(fds[0])
         cases = [self.case_reference(case) for case in self.opening.cases if case.name in request["cases"]]
         try:
             peer.greet()
@@ -279,10 +282,10 @@ class Judge:
         try:
             if "candidate" in request:
                 # Both sides are processes for this once.
-                fresh = [Peer(fd, self.tell) for fd in fds]
+                fresh = [self._peer(fd) for fd in fds]
                 peer = fresh[1]
             if "reference_module" in request:
-                opened = fresh[0] if fresh else Peer(fds[0], self.tell)
+                opened = fresh[0] if fresh else self._peer(fds[0])
                 if not fresh:
                     self._peers[name] = opened
                 opened.greet()

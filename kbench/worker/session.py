@@ -59,11 +59,12 @@ class CandidateFault(Exception):
 class Peer:
     """A process that holds a model, seen from the judge."""
 
-    def __init__(self, fd: int, tell: Callable[[str], None]) -> None:
+    def __init__(self, fd: int, tell: Callable[[str], None], *, cuda_on_cpu: bool = False) -> None:
         self.channel = Channel(socket.socket(fileno=fd))
         self.sandbox = ""
         self.pid = 0
         self._tell = tell
+        self._cuda_on_cpu = cuda_on_cpu
 
     def ask(self, stage: str, op: str, *, fds: list[int] | None = None, **arguments: Any) -> Claims:
         """Send one request and wait for its answer; the parent's deadline ends a peer that never answers.
@@ -100,7 +101,7 @@ class Peer:
         if answer.text("to") != number:
             raise CandidateFault(exploit("forged_message"), "its process sent an answer that nobody had asked for")
         if not answer.flag("ok"):
-            raise _fault(stage, answer)
+            raise _fault(stage, answer, cuda_on_cpu=self._cuda_on_cpu)
         return answer
 
     def greet(self) -> None:
@@ -118,17 +119,18 @@ def forged(words: str) -> CandidateFault:
     return CandidateFault(exploit("forged_message"), f"its process wrote what is no answer: {words}")
 
 
-def _fault(stage: str, answer: Claims) -> CandidateFault:
+def _fault(stage: str, answer: Claims, *, cuda_on_cpu: bool) -> CandidateFault:
     message, trace = answer.text("message"), answer.text("trace")
     said = f"{answer.text('type')}: {message}".strip()
     placed = f"{_place(answer)}{said}"
     if answer.flag("memory"):
         return CandidateFault(Reason.MEMORY, f"out of memory during {stage}: {placed}", log=trace)
-    if answer.text("stage") == "unsupported":
+    # Nowhere else is there anything that could not be supported.
+    if answer.text("stage") == "unsupported" and cuda_on_cpu:
         return CandidateFault("", f"cannot run on the CPU: {message}", status=Status.SKIP)
     if (reason := answer.text("reason")) in faults.REASONS:
         return CandidateFault(reason, message, log=trace)
-    reason = {"load": Reason.LOAD, "build": Reason.BUILD}.get(answer.text("stage") or stage, Reason.RUN)
+    reason = Reason.BUILD if answer.text("stage") == "build" else Reason.LOAD if stage == "load" else Reason.RUN
     # What the stage has besides the reason, which is said before it.
     where = stage.removeprefix(reason).strip()
     detail = said if reason == Reason.BUILD else ": ".join(filter(None, [where, placed]))
