@@ -55,6 +55,7 @@ _no_grad = torch.no_grad
 _copy = torch.Tensor.copy_
 _now_ns = time.perf_counter_ns
 _fill = torch.Tensor.fill_
+_detach = torch.Tensor.detach
 
 
 def prepare() -> None:
@@ -96,6 +97,8 @@ class Worker:
         self.arenas: dict[str, torch.Tensor] = {}
         self.model: Any = None
         self.call: Any = None
+        # The same, with the inputs that the reference writes into among what it gives.
+        self.timed_call: Any = None
         self._aside: tuple[Any, Any] = (None, None)
         self.factory: Any = None
         self._file = ""
@@ -183,7 +186,7 @@ class Worker:
 
     def forget(self, _request: Message, _fds: list[int]) -> Message:
         """Drop the model and the shared memory of a case."""
-        self.model = self.call = self.timer = self.steady = None
+        self.model = self.call = self.timed_call = self.timer = self.steady = None
         self._aside = None, None
         gc.collect()
         self._close_arenas(list(self.arenas))
@@ -245,6 +248,7 @@ class Worker:
             args = tensors.rebuild(request["args"], self._view("inputs", request.get("shift", 0)))
         else:
             args = self.emulation.rebuild(request["args"], self.arenas["inputs"], shift_bytes=request.get("shift", 0))
+        lent = tensors.tensors_in(args)
         before = [(name, tensor._version) for name, tensor in state_of(self.model)]
         way, call = ways.WAYS[request.get("way", "plain")], self.call
         if way.rehearse is not None:
@@ -266,9 +270,10 @@ class Worker:
             memory.set_malloc_fill(0)
             state = generator_state(self.device)
             spec, given, copied = self._hand_over(result, request["outputs"])
+            left = [self._hand_back(lent[number], place) for number, place in request["written"]]
         least, most = _DELAY_CYCLES
         self._delay_cycles = min(most, max(least, 2 * _CYCLES_A_NS * (_now_ns() - started_ns)))
-        answer = {"tree": spec, "copied": copied, "generators": state, "changed": self.globals.changes()}
+        answer = {"tree": spec, "copied": copied, "left": left, "generators": state, "changed": self.globals.changes()}
         if self.device.type == "cuda":
             answer["cuda_error"] = cudart.last_error()
             cudart.synchronize()
@@ -316,6 +321,13 @@ class Worker:
             copied.append(fits)
         return spec, given, copied
 
+    def _hand_back(self, tensor: torch.Tensor, place: tensors.Spec) -> bool:
+        """Copy what the call left in an input that the reference writes into, if it still fits its place."""
+        fits: bool = place["shape"] == list(tensor.shape) and place["dtype"] == tensors.dtype_name(tensor.dtype)
+        if fits:
+            _copy(self._view("outputs")(place), _detach(tensor))
+        return fits
+
     def _view(self, name: str, shift_bytes: int = 0) -> Callable[[tensors.Spec], torch.Tensor]:
         return lambda spec: tensors.view_of(self.arenas[name], spec, shift_bytes=shift_bytes)
 
@@ -324,8 +336,9 @@ class Worker:
         torch.set_num_threads(int(request["threads"]))
         memory.keep_freed_memory()
         self.globals.rebase_settings()
+        self.timed_call = _with_written(self.call, request["written"]) if request["written"] else self.call
         self.timer = slots.TIMERS[self.device.type](
-            call=self.call, inputs=self.arenas["inputs"], outputs=self.arenas["outputs"], places=request["outputs"]
+            call=self.timed_call, inputs=self.arenas["inputs"], outputs=self.arenas["outputs"], places=request["outputs"]
         )
         return {}
 
@@ -334,7 +347,7 @@ class Worker:
         self.steady = None
         timer = self._gpu_timer()
         try:
-            self.steady = steady.Steady(timer, self.call, timer.arguments(request), kind=request["kind"], calls=request["calls"])
+            self.steady = steady.Steady(timer, self.timed_call, timer.arguments(request), kind=request["kind"], calls=request["calls"])
         except steady.CaptureError as error:
             return {"refused": str(error)}
         return {}
@@ -375,6 +388,18 @@ def load_module(path: Path, name: str) -> types.ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def _with_written(call: Callable[..., Any], written: list[int]) -> Callable[..., Any]:
+    """A call that gives, behind what it returns, the input tensors of these numbers, which are compared like it."""
+    tensors_in = tensors.tensors_in
+
+    def both(*args: Any) -> list[Any]:
+        lent = tensors_in(args)
+        result = call(*args)
+        return [result, *[lent[number] for number in written]]
+
+    return both
 
 
 def _places(args: tensors.Spec) -> Iterator[tuple[int, int]]:

@@ -23,7 +23,7 @@ from kbench.worker import tensors, twosample
 from kbench.worker.checks.results import failed
 from kbench.worker.checks.values import rms
 from kbench.worker.evidence import Evidence, Leaf, Tolerance
-from kbench.worker.reference import ReferenceFault, Trial
+from kbench.worker.reference import ReferenceFault, Trial, leaves_after
 from kbench.worker.seeding import seed_everything
 
 if TYPE_CHECKING:
@@ -158,8 +158,8 @@ class _Comparison:
         """The outputs of calls after one seed, each number as a tensor."""
         seed_everything(seed)
         with torch.no_grad():
-            results = [self._model(*tensors.clone(self._trial.args)) for _ in range(CALLS)]
-        return [[_as_tensor(leaf) for leaf in tensors.leaves_in(result)] for result in results]
+            results = [leaves_after(self._model, tensors.clone(self._trial.args), self._trial.written) for _ in range(CALLS)]
+        return [[_as_tensor(leaf) for leaf in result] for result in results]
 
     def _candidate_calls(self, seed: int) -> list[list[torch.Tensor]] | CheckResult:
         """The outputs of calls after one seed."""
@@ -225,7 +225,9 @@ Drawn = tuple["list[Any]", "list[torch.Tensor]"]
 class TimedDraws:
     """Outputs of timed calls, chosen at random among all that are given, and whether they are drawn as the reference draws."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: list[str], written: list[int]) -> None:
+        self._names = names
+        self._written = written
         self._random = random.Random(secrets.randbits(64))  # noqa: S311 - which calls are kept, not a key
         self._kept: list[tuple[Drawn, ...]] = []
         self._given = 0
@@ -266,7 +268,7 @@ class TimedDraws:
                 fixed = among[1:].amax(dim=0) - among[1:].amin(dim=0) <= allowed
                 off = (among[0] - among[1]).abs() > allowed
                 if bool((fixed & off).any()):
-                    return f"output[{index}] of a timed call: {int((fixed & off).sum())} elements differ that no draw changes"
+                    return f"{self._names[index]} of a timed call: {int((fixed & off).sum())} elements differ that no draw changes"
                 scaled = (among - among.mean(dim=0)) / among.std(dim=0).clamp_min(1e-300)
                 standard.append(torch.where(fixed, 0.0, scaled.nan_to_num(0.0, 6.0, -6.0).clamp(-6, 6)))
             drawn.append(torch.cat(standard, dim=1))
@@ -281,11 +283,10 @@ class TimedDraws:
             return f"timed calls used one another's draws again: {alike} of {len(pairs)} pairs"
         return ""
 
-    @staticmethod
-    def _reference(model: Any, args: list[Any]) -> list[torch.Tensor]:
+    def _reference(self, model: Any, args: list[Any]) -> list[torch.Tensor]:
         seed_everything(secrets.randbits(62))
         with torch.no_grad():
-            return [_as_tensor(leaf) for leaf in tensors.tensors_in(model(*tensors.clone(args)))]
+            return [_as_tensor(leaf) for leaf in tensors.tensors_in(leaves_after(model, tensors.clone(args), self._written))]
 
 
 def _too_many(total: int, chance: float) -> int:
@@ -307,7 +308,7 @@ def _as_tensor(leaf: Any) -> torch.Tensor:
 
 def _outputs_of(evidence: Evidence) -> list[torch.Tensor]:
     """The outputs of a call that passed the checks of structure, shape and dtype."""
-    specs = [spec for _, spec in tensors.leaves(evidence.tree)]
+    specs = [*(spec for _, spec in tensors.leaves(evidence.tree)), *(leaf.spec for leaf in evidence.expected if leaf.input is not None)]
     outputs = []
     for spec, actual in zip(specs, evidence.actual, strict=True):
         outputs.append(_as_tensor(tensors.scalar(spec) if actual is None else actual))

@@ -27,11 +27,16 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaf:
-    """One leaf of the expected output: a tensor of the judge's own, or a plain value (`tensor` is None)."""
+    """One leaf of the expected output: a tensor of the judge's own, or a plain value (`tensor` is None).
+
+    What the reference leaves in an input that it writes into is part of its result, too; `input` is then the number
+    of that tensor among the inputs.
+    """
 
     path: str
     spec: tensors.Spec
     tensor: torch.Tensor | None = None
+    input: int | None = None
 
 
 class Oracle(Protocol):
@@ -48,6 +53,7 @@ class Evidence:
     `tree`, `generators`, `state_changed`, `globals_changed` and `cuda_error` are claims of the
     candidate's process. `actual` are copies that the judge took of its own memory, None where the
     candidate gave nothing that fits. With `is_variant` the absolute tolerance grows with the output, too.
+    What the call left in inputs that the reference writes into follows what it returned, in `expected` and `actual`.
     `written_outside` names where memory around inputs and outputs changed.
     """
 
@@ -69,6 +75,11 @@ class Evidence:
     max_abs_error: float | None = None
     max_rel_error: float | None = None
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def returned(self) -> list[Leaf]:
+        """Of what is expected, the leaves that the reference returns."""
+        return [leaf for leaf in self.expected if leaf.input is None]
 
 
 class Check(Protocol):

@@ -32,6 +32,11 @@ def weaknesses(reference: CaseReference, trials: Sequence[Trial]) -> list[CheckR
 def _of_outputs(reference: CaseReference, trials: Sequence[Trial]) -> list[tuple[str, str]]:
     found = []
     for index, leaf in enumerate(trials[0].expected):
+        plain = [trial.expected[index].spec for trial in trials if index < len(trial.expected)]
+        if leaf.tensor is None:
+            if leaf.spec["k"] != "none" and all(spec == leaf.spec for spec in plain) and not _same_inputs(trials):
+                found.append((CONSTANT, f"{leaf.path} is the same in every trial: a constant would pass"))
+            continue
         outputs = [trial.expected[index].tensor for trial in trials if index < len(trial.expected)]
         if any(out is None or not out.numel() for out in outputs):
             continue
@@ -70,7 +75,9 @@ def _of_inputs(reference: CaseReference, first: Trial) -> list[tuple[str, str]]:
     paths = [path for path, spec in tensors.leaves(tensors.describe(first.args, trusted=True), "input") if spec["k"] == "tensor"]
     if len(given) < 2:  # noqa: PLR2004 - see above
         return []
-    return [(IGNORED, f"{path} makes no difference to the output") for number, path in enumerate(paths) if _is_ignored(reference, first, number)]
+    # What the reference writes into need not be read.
+    read = [(number, path) for number, path in enumerate(paths) if number not in first.written]
+    return [(IGNORED, f"{path} makes no difference to the output") for number, path in read if _is_ignored(reference, first, number)]
 
 
 def _is_ignored(reference: CaseReference, first: Trial, number: int) -> bool:

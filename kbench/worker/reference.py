@@ -36,6 +36,9 @@ _SOUND_SHARE, _STEADY_SHARE = 0.1, 0.5
 _SCREENED_ELEMENTS = 2**24
 
 
+_EXCHANGED = "the reference puts other values into a list or dict among its inputs: what a candidate leaves there is not compared"
+
+
 class ReferenceFault(Exception):
     """The reference is at fault: broken, not repeatable, or unable to tell right from wrong."""
 
@@ -73,13 +76,22 @@ class Trial:
     tree: tensors.Spec
     expected: list[Leaf]
     generators: Mapping[str, str]
-    changed_inputs: set[int]
     state_changed: bool
     draws: bool
     oracle: Float64Oracle
     variant: str = ""
     weights: list[tuple[str, torch.Tensor]] | None = None
     sound: bool | None = None
+
+    @property
+    def returned(self) -> list[Leaf]:
+        """Of what is expected, the leaves that the reference returns."""
+        return [leaf for leaf in self.expected if leaf.input is None]
+
+    @property
+    def written(self) -> list[int]:
+        """The numbers of the input tensors that the reference writes into."""
+        return [leaf.input for leaf in self.expected if leaf.input is not None]
 
 
 class Reference:
@@ -302,7 +314,7 @@ class CaseReference:
         for trial in calls:
             if trial.weights is not None:
                 _give(model, trial.weights)
-            tree, expected, generators = self._forward(model, tensors.clone(trial.args), trial.seed)
+            tree, expected, generators = self._forward(model, trial.args, trial.seed)
         return replace(trial, tree=tree, expected=expected, generators=generators, oracle=Float64Oracle(None, _no_oracle, tensors.leaves_in))
 
     def found_stateful(self) -> None:
@@ -322,7 +334,7 @@ class CaseReference:
         if self._asserts is None:
             with variants.AssertingCalls() as calls:
                 first = next(iter(self.trials()))
-                self._forward(self._model_with(None), tensors.clone(first.args), first.seed)
+                self._forward(self._model_with(None), first.args, first.seed)
             self._asserts = calls.found
         if not self._asserts:
             return True
@@ -343,7 +355,7 @@ class CaseReference:
         return trial.sound
 
     def _find_sound(self, trial: Trial) -> bool:
-        again = self._forward(self._model_with(trial.weights), tensors.clone(trial.args), trial.seed)[1]
+        again = self._forward(self._model_with(trial.weights), trial.args, trial.seed)[1]
         if not self.agree(again, trial.expected, share=_SOUND_SHARE):
             return False
         truths = trial.oracle.outputs()
@@ -352,20 +364,16 @@ class CaseReference:
             if truth.tensor is not None and leaf.tensor is not None and not self._is_near(truth, leaf, share=_SOUND_SHARE):
                 return False
         seed_everything(trial.seed)
-        moved = self._forward(self._model_with(trial.weights), variants.nudged(tensors.clone(trial.args)), trial.seed)[1]
+        moved = self._forward(self._model_with(trial.weights), variants.nudged(trial.args), trial.seed)[1]
         return self.agree(moved, trial.expected, share=_STEADY_SHARE)
-
-    def expected_of(self, model: Any, args: list[Any], seed: int) -> list[Leaf]:
-        """What `model` returns for private copies of `args` under `seed`."""
-        return self._forward(model, tensors.clone(args), seed)[1]
 
     def _run(self, model: Any, index: int, args: list[Any], *, weights: list[tuple[str, torch.Tensor]] | None = None) -> Trial:
         seed = self.reference.seed(self.case.name, "forward", index)
-        given = tensors.clone(args)
         versions = [tensor._version for _, tensor in state_of(model)]
         seed_everything(seed)
         untouched = generator_state(self.reference.device)
-        tree, expected, generators = self._forward(model, given, seed)
+        tree, expected, generators = self._forward(model, args, seed)
+        written = [leaf.input for leaf in expected if leaf.input is not None]
         return Trial(
             index=index,
             seed=seed,
@@ -373,17 +381,21 @@ class CaseReference:
             tree=tree,
             expected=expected,
             generators=generators,
-            changed_inputs={i for i, (a, b) in enumerate(zip(tensors.tensors_in(args), tensors.tensors_in(given), strict=True)) if not _same_bits(a, b)},
             state_changed=versions != [tensor._version for _, tensor in state_of(model)],
             draws=generators != untouched,
-            oracle=self._oracle(args, seed, draws=generators != untouched, weights=weights),
+            oracle=self._oracle(args, seed, draws=generators != untouched, weights=weights, written=written),
             weights=weights,
         )
 
     def _forward(self, model: Any, args: list[Any], seed: int) -> tuple[tensors.Spec, list[Leaf], dict[str, str]]:
+        """What a model makes of private copies of `args`: the tree that it returns, every leaf to compare, and the generators."""
+        own = tensors.clone(args)
+        held = tensors.leaves_in(own)
+        lent = tensors.tensors_in(own)
+        versions = [tensor._version for tensor in lent]
         seed_everything(seed)
         with as_fault("Model.forward raised"), torch.no_grad(), self.reference.calling():
-            result = model(*args)
+            result = model(*own)
         generators = generator_state(self.reference.device)
         given: list[torch.Tensor] = []
         tree = describe_output(result, given)
@@ -393,11 +405,22 @@ class CaseReference:
             if spec["k"] == "other":
                 raise ReferenceFault(f"Model.forward returned {spec['v']} at {path}, which cannot be compared: {admission.RETURN_ADVICE}")
             expected.append(Leaf(path=path, spec=spec, tensor=_own(next(remaining)) if spec["k"] == "tensor" else None))
-        if not expected:
-            raise ReferenceFault("Model.forward returned nothing to compare")
+        # A version alone misses what an extension wrote, bits alone what was the same before.
+        originals = tensors.tensors_in(args)
+        is_written = [now._version != version or not _same_bits(now, was) for now, version, was in zip(lent, versions, originals, strict=True)]
+        if any(is_written):
+            expected += _left_in(args, lent, is_written)
+        if all(leaf.spec["k"] == "none" for leaf in expected):
+            raise ReferenceFault("Model.forward returned nothing to compare: neither a value, nor anything that it wrote into its inputs")
+        self._note_exchanged(held, tensors.leaves_in(own))
         return tree, expected, generators
 
-    def _oracle(self, args: list[Any], seed: int, *, draws: bool, weights: list[tuple[str, torch.Tensor]] | None) -> Float64Oracle:
+    def _note_exchanged(self, before: list[Any], after: list[Any]) -> None:
+        """Warn of what is put into the lists and dicts among the inputs: they are the caller's, but nobody compares them."""
+        if [id(leaf) for leaf in before] != [id(leaf) for leaf in after] and _EXCHANGED not in self.warnings:
+            self.warnings.append(_EXCHANGED)
+
+    def _oracle(self, args: list[Any], seed: int, *, draws: bool, weights: list[tuple[str, torch.Tensor]] | None, written: list[int]) -> Float64Oracle:
         """An oracle for one trial; it starts from a fresh model, so there is none for a stateful reference."""
 
         def run(convert: Callable[[torch.Tensor], torch.Tensor]) -> Any:
@@ -408,7 +431,7 @@ class CaseReference:
                 model.double()
             seed_everything(seed)
             with torch.no_grad(), self.reference.calling():
-                return model(*tensors.map_tensors(tensors.clone(args), convert))
+                return leaves_after(model, tensors.map_tensors(tensors.clone(args), convert), written)
 
         run32 = (lambda: run(lambda tensor: tensor)) if draws else None
         return Float64Oracle(run32, lambda: run(widen), tensors.leaves_in)
@@ -421,7 +444,7 @@ class CaseReference:
         facts: invariants.Facts = []
         for trial in self.trials():
             if trial.index < _SELF_CHECK_TRIALS:
-                repeated = self._forward(again, tensors.clone(trial.args), trial.seed)[1]
+                repeated = self._forward(again, trial.args, trial.seed)[1]
                 self._check_repeats(trial, repeated)
                 to_the_bit = to_the_bit and _is_same(repeated, trial.expected)
             self._check_finite(trial)
@@ -447,7 +470,7 @@ class CaseReference:
         instances made of the same calls was the same `to_the_bit`, any bit counts.
         """
         model = again if not last.index else self.reference.construct(self.case, self.init)
-        leaves = self._forward(model, tensors.clone(last.args), last.seed)[1]
+        leaves = self._forward(model, last.args, last.seed)[1]
         if last.state_changed and to_the_bit and not _is_same(leaves, last.expected):
             return True
         return not self.agree(leaves, last.expected)
@@ -457,7 +480,7 @@ class CaseReference:
         if not self._is_harmless(args, None):
             return None
         try:
-            return self._forward(self._model_with(None), tensors.clone(args), seed)[1]
+            return self._forward(self._model_with(None), args, seed)[1]
         except ReferenceFault:
             return None
 
@@ -479,8 +502,8 @@ class CaseReference:
 
     def _check_tells_apart(self, first: Trial, *, told_apart: bool, same_inputs: bool, alone: bool) -> None:
         """Refuse a task that a constant would pass."""
-        outputs = [leaf for leaf in first.expected if leaf.tensor is not None and leaf.tensor.numel()]
-        if outputs and all(rms_of(leaf) == 0.0 for leaf in outputs) and not told_apart:
+        outputs = [leaf for leaf in first.expected if leaf.spec["k"] != "none" and (leaf.tensor is None or leaf.tensor.numel())]
+        if outputs and all(leaf.tensor is not None and rms_of(leaf) == 0.0 for leaf in outputs) and not told_apart:
             raise ReferenceFault(f"{problem.ZEROS}: the reference gives all zeros: a candidate that computes nothing would pass")
         if alone or not outputs or told_apart or not tensors.tensors_in(first.args):
             return
@@ -530,6 +553,22 @@ def rms_of(leaf: Leaf) -> float:
     if tensor.is_floating_point() and bool(torch.isinf(tensors.calculable(tensor)).any()):
         return 1.0
     return rms(tensor if tensor.is_floating_point() or tensor.is_complex() else tensor.double())
+
+
+def leaves_after(model: Callable[..., Any], args: list[Any], written: Iterable[int]) -> list[Any]:
+    """Every leaf of what a model returns, then what it leaves in the input tensors of these numbers."""
+    lent = tensors.tensors_in(args)
+    result = model(*args)
+    return [*tensors.leaves_in(result), *(lent[number] for number in written)]
+
+
+def _left_in(args: list[Any], lent: list[torch.Tensor], is_written: list[bool]) -> Iterator[Leaf]:
+    """What a call left in the inputs that it wrote into, as leaves to compare."""
+    given = [path for path, spec in tensors.leaves(tensors.describe(args, trusted=True), "input") if spec["k"] == "tensor"]
+    for number, (path, tensor) in enumerate(zip(given, lent, strict=True)):
+        if is_written[number]:
+            path = f"{path} after the call, which the reference writes into"
+            yield Leaf(path=path, spec=tensors.describe(tensor), tensor=_own(tensor), input=number)
 
 
 def _call(function: Callable[..., Any], arguments: Mapping[str, object], name: str) -> Any:

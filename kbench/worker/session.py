@@ -470,13 +470,15 @@ class CaseSession:
         inputs, layout_end, staged, args = self._lay_out_inputs(trial, start, rehearsal)
         master = inputs.memory[staged : staged + layout_end].clone()
         places, outputs = self._lay_out_outputs(trial)
+        returned = len(places) - len(trial.written)
         answer = self.peer.ask(
             self._stage("run"),
             "forward",
             **{
                 "args": args,
                 "staged": staged,
-                "outputs": places,
+                "outputs": places[:returned],
+                "written": [[number, place] for number, place in zip(trial.written, places[returned:], strict=True)],
                 "seed": trial.seed,
                 "fill": _FILLS[trial.index % len(_FILLS)],
                 **how,
@@ -522,7 +524,7 @@ class CaseSession:
         # First of all a copy of what was written: nothing that comes later may count.
         snapshot = outputs.memory.clone()
         now = inputs.memory[:end].clone()
-        given = iter(answer.flags("copied"))
+        given, left = iter(answer.flags("copied")), iter(answer.flags("left"))
         remaining = iter(places)
         actual: list[torch.Tensor | None] = []
         for leaf in trial.expected:
@@ -530,7 +532,7 @@ class CaseSession:
                 actual.append(None)
                 continue
             place = next(remaining)
-            actual.append(tensors.view_of(snapshot, place) if next(given, False) else None)
+            actual.append(tensors.view_of(snapshot, place) if next(given if leaf.input is None else left, False) else None)
         changed, outside = _compare_inputs(now, master, args, trial)
         return Evidence(
             expected=trial.expected,
@@ -593,7 +595,7 @@ def _compare_inputs(now: torch.Tensor, master: torch.Tensor, args: tensors.Spec,
             continue
         n_bytes = tensors.span_elements(leaf["shape"], leaf["stride"]) * tensors.dtype_of(leaf["dtype"]).itemsize
         piece = slice(leaf["offset"], leaf["offset"] + n_bytes)
-        if not torch.equal(now[piece], master[piece]) and index not in trial.changed_inputs:
+        if not torch.equal(now[piece], master[piece]) and index not in trial.written:
             changed.append(path)
         exempt[piece] = master[piece]
         index += 1

@@ -195,7 +195,7 @@ def test_honest_answers_pass(bench: Bench) -> None:
     [
         ("construct", "manifest"),
         ("weights", "differed"),
-        *(("forward", field) for field in ("tree", "copied", "generators", "changed", "past_end", "state_changed", "cuda_error", "to", "ok")),
+        *(("forward", field) for field in ("tree", "copied", "left", "generators", "changed", "past_end", "state_changed", "cuda_error", "to", "ok")),
     ],
 )
 def test_a_claim_in_verification_is_the_candidates_fault_at_most(bench: Bench, op: str, field: str) -> None:

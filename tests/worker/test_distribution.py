@@ -37,7 +37,7 @@ CANDIDATES = {
 )
 def test_timed_calls_must_draw_as_the_reference_does(name: str, words: str) -> None:
     torch.manual_seed(3)
-    timed = distribution.TimedDraws()
+    timed = distribution.TimedDraws(["output[0]", "output[1]"], [])
     for _ in range(3 * distribution.TIMED_CALLS):
         x = torch.randn(4, 50)
         timed.keep(([x], list(CANDIDATES[name](x))))
@@ -49,7 +49,7 @@ def test_timed_calls_must_draw_as_the_reference_does(name: str, words: str) -> N
 @pytest.mark.parametrize("frozen", [False, True])
 def test_noise_that_is_the_same_in_all_calls_of_one_slot_is_seen(*, frozen: bool) -> None:
     torch.manual_seed(8)
-    timed = distribution.TimedDraws()
+    timed = distribution.TimedDraws(["output[0]", "output[1]"], [])
     for _ in range(3 * distribution.TIMED_CALLS):
         seed = int(torch.randint(2**40, ()))
         calls = []
@@ -66,7 +66,7 @@ def test_noise_that_is_the_same_in_all_calls_of_one_slot_is_seen(*, frozen: bool
 
 def test_noise_left_out_of_every_second_timed_call_is_seen() -> None:
     torch.manual_seed(6)
-    timed = distribution.TimedDraws()
+    timed = distribution.TimedDraws(["output[0]", "output[1]"], [])
     for index in range(100):
         x = torch.randn(4, 50)
         timed.keep(([x], list(noisy(x) if index < 50 else CANDIDATES["no_noise"](x))))

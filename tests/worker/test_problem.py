@@ -44,11 +44,52 @@ def test_a_task_that_tells_nothing_is_refused_by_name(tmp_path: Path, forward: s
         case_of(tmp_path, forward)
 
 
+@pytest.mark.parametrize("forward", ["len(x)", "(len(x), None)", "'x'", "{'n': 1.5}", "(True, x[:0])"])
+def test_a_plain_value_that_tells_nothing_is_refused_like_a_tensor(tmp_path: Path, forward: str) -> None:
+    with pytest.raises(ReferenceFault, match="task:constant"):
+        case_of(tmp_path, forward)
+
+
+@pytest.mark.parametrize("forward", ["None", "(None, None)", "()", "{'a': []}"])
+def test_nothing_is_no_result(tmp_path: Path, forward: str) -> None:
+    with pytest.raises(ReferenceFault, match="nothing to compare"):
+        case_of(tmp_path, forward)
+
+
+def test_a_plain_value_that_inputs_change_is_a_result(tmp_path: Path) -> None:
+    assert names(case_of(tmp_path, "float(x.sum())")) == []
+
+
+@pytest.mark.parametrize(
+    ("forward", "written"),
+    [
+        ("x.tanh_()", [0]),
+        ("torch.tanh(x, out=y)", [1]),
+        ("(y.copy_(x.tanh()), None)[1]", [1]),
+        ("(setattr(y, 'data', x.tanh()), None)[1]", [1]),
+        ("x.view(-1).numpy().__imul__(2) is None or y", [0]),
+        ("torch.tanh(x)", []),
+    ],
+)
+def test_what_the_reference_leaves_in_its_inputs_is_part_of_its_result(tmp_path: Path, forward: str, written: list[int]) -> None:
+    case = case_of(tmp_path, forward, "torch.rand(8, 16), torch.rand(8, 16)", "x, y")
+
+    trial = next(case.trials())
+
+    assert trial.written == written
+    assert [leaf.path.split(",")[0] for leaf in trial.expected if leaf.input is not None] == [f"input[{number}] after the call" for number in written]
+    truths = trial.oracle.outputs()
+    assert truths is not None
+    assert len(truths) == len(trial.expected)
+    assert all(float((truth - leaf.tensor).abs().max()) < 1e-6 for truth, leaf in zip(truths, trial.expected, strict=True) if leaf.tensor is not None)
+
+
 @pytest.mark.parametrize(
     ("forward", "name", "words"),
     [
         ("(torch.tanh(x), x * 0)", "task:zeros", r"output\[1\] is zero in every trial"),
         ("(torch.tanh(x), torch.softmax(x, 1).sum(1))", "task:constant", r"output\[1\] is the same in every trial"),
+        ("(torch.tanh(x), len(x))", "task:constant", r"output\[1\] is the same in every trial"),
         ("(torch.tanh(x), x + 0)", "task:copy", r"output\[1\] equals input\[0\] in every trial"),
     ],
 )

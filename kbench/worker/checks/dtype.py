@@ -10,7 +10,7 @@ from kbench.worker.evidence import Evidence
 
 def check(evidence: Evidence) -> CheckResult:
     """Compare dtypes leaf by leaf."""
-    for leaf, (_, actual) in zip(evidence.expected, tensors.leaves(evidence.tree), strict=True):
+    for leaf, (_, actual) in zip(evidence.returned, tensors.leaves(evidence.tree), strict=True):
         if leaf.tensor is not None and actual["dtype"] != leaf.spec["dtype"]:
             return failed("dtype", f"{leaf.path}: dtype {actual['dtype']}, expected {leaf.spec['dtype']}")
     return passed("dtype")

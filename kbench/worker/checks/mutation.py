@@ -8,7 +8,7 @@ from kbench.worker.evidence import Evidence
 
 
 def check(evidence: Evidence) -> CheckResult:
-    """Compare bit for bit what the judge lent; an input that the reference changes itself is exempt."""
+    """Compare bit for bit what the judge lent; what the reference itself writes into was compared with what it leaves there."""
     if evidence.inputs_changed:
         return failed("mutation", f"{', '.join(evidence.inputs_changed)} modified by the call")
     if evidence.written_outside:

@@ -10,7 +10,10 @@ from kbench.worker.evidence import Evidence
 
 def check(evidence: Evidence) -> CheckResult:
     """Compare shapes leaf by leaf."""
-    for leaf, (_, actual) in zip(evidence.expected, tensors.leaves(evidence.tree), strict=True):
+    for leaf, (_, actual) in zip(evidence.returned, tensors.leaves(evidence.tree), strict=True):
         if leaf.tensor is not None and actual["shape"] != leaf.spec["shape"]:
             return failed("shape", f"{leaf.path}: shape {actual['shape']}, expected {leaf.spec['shape']}")
+    for leaf, left in zip(evidence.expected, evidence.actual, strict=True):
+        if leaf.input is not None and left is None:
+            return failed("shape", f"{leaf.path}: no longer of shape {leaf.spec['shape']}")
     return passed("shape")

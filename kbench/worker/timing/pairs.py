@@ -25,7 +25,7 @@ from kbench.claims import Claims
 from kbench.records import exploit
 from kbench.worker import distribution, tensors
 from kbench.worker.checks.values import difference, rms
-from kbench.worker.reference import CaseReference, ReferenceFault
+from kbench.worker.reference import CaseReference, ReferenceFault, as_fault, leaves_after
 from kbench.worker.seeding import seed_everything
 from kbench.worker.session import CandidateFault, CaseSession
 from kbench.worker.timing import idle, light
@@ -142,8 +142,11 @@ class CaseTimer:
         self._model = reference.reference.construct(reference.case, reference.init)
         first = next(iter(reference.trials()))
         self._draws = first.draws
-        self._timed_draws = distribution.TimedDraws() if first.draws and reference.distribution_cases else None
-        self._changes_inputs = bool(first.changed_inputs)
+        self._written = first.written
+        self._changes_inputs = bool(first.written)
+        returned = sum(leaf.tensor is not None for leaf in first.returned)
+        self._names = [*(f"output[{index}]" for index in range(returned)), *(leaf.path for leaf in first.expected if leaf.input is not None)]
+        self._timed_draws = distribution.TimedDraws(self._names, first.written) if first.draws and reference.distribution_cases else None
         self._verified_error = settings["verified_error"] or 0.0
         self._checked = 0
         self._loops = 1
@@ -273,7 +276,12 @@ class CaseTimer:
             ReferenceFault: shapes of outputs depend on the values of inputs, so that no place can be laid out beforehand.
         """
         model = self._reference.reference.construct(self._reference.case, self._reference.init)
-        found = [[leaf.tensor for leaf in self._reference.expected_of(model, args, 0) if leaf.tensor is not None] for args in pool[:2]]
+        written = next(iter(self._reference.trials())).written
+        found = []
+        for args in pool[:2]:
+            seed_everything(0)
+            with as_fault("Model.forward raised"), torch.no_grad(), self._reference.reference.calling():
+                found.append([tensor.detach().clone() for tensor in tensors.tensors_in(leaves_after(model, tensors.clone(args), written))])
         if any(one.shape != other.shape for one, other in zip(found[0], found[-1], strict=True)):
             raise ReferenceFault("the shapes of its outputs depend on the values of its inputs: that can be verified, but not timed")
         return found[0]
@@ -297,7 +305,7 @@ class CaseTimer:
         side.session.arena("outputs", layout.end_bytes)
         side.session.arena("inputs", n_bytes + self._slack_bytes)
         self._places = places
-        side.ask("prepare", outputs=places, threads=self._settings["threads"])
+        side.ask("prepare", outputs=places, written=self._written, threads=self._settings["threads"])
 
     def _warm(self) -> tuple[float, float]:
         """Call both sides in turn until caches, clocks and compilers have settled; seconds of a late call."""
@@ -534,8 +542,8 @@ class CaseTimer:
             # A call may change its inputs, which the next one on them finds so.
             first = tensors.clone(drawn[0])
             for args in itertools.chain([first] * (calls_before + 1), map(tensors.clone, drawn[1:])):
-                expected = tensors.tensors_in(self._model(*args))
-        for index, (place, tensor) in enumerate(zip(places, expected, strict=True)):
+                expected = tensors.tensors_in(leaves_after(self._model, args, self._written))
+        for name, place, tensor in zip(self._names, places, expected, strict=True):
             actual = tensors.view_of(snapshot, place)
             if tensor.is_floating_point() or tensor.is_complex():
                 atol, rtol = self._reference.tolerance.of(place["dtype"])
@@ -548,7 +556,7 @@ class CaseTimer:
             if wrong:
                 raise CandidateFault(
                     exploit("timed_output"),
-                    f"output[{index}] of a timed call: {wrong} of {tensor.numel()} elements wrong, though verification passed",
+                    f"{name} of a timed call: {wrong} of {tensor.numel()} elements wrong, though verification passed",
                 )
 
     def _measure_wall(self) -> None:

@@ -65,7 +65,7 @@ class FakeSide:
         except Exception as error:
             raise CandidateFault("run", failure(error)["message"]) from error
 
-    def do_prepare(self, outputs: Any, threads: int) -> dict[str, Any]:
+    def do_prepare(self, outputs: Any, written: list[int], threads: int) -> dict[str, Any]:
         inputs, places = self.arenas["inputs"].memory, self.arenas["outputs"].memory
         self._timer = slots.CudaTimer(call=self._call, inputs=inputs, outputs=places, places=outputs)
         return {}
