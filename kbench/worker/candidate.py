@@ -100,6 +100,7 @@ class Worker:
         # The same, with the inputs that the reference writes into among what it gives.
         self.timed_call: Any = None
         self._aside: tuple[Any, Any] = (None, None)
+        self._held: list[torch.Tensor] = []
         self.factory: Any = None
         self._file = ""
         self._ballast = memory.ballast()
@@ -118,6 +119,7 @@ class Worker:
             "swap": self.swap,
             "weights": self.weights,
             "forward": self.forward,
+            "held": self.held,
             "prepare": self.prepare,
             "warm": lambda request, _: self._timer().warm(request),
             "wake": lambda request, _: self._timer().wake(request),
@@ -188,6 +190,7 @@ class Worker:
         """Drop the model and the shared memory of a case."""
         self.model = self.call = self.timed_call = self.timer = self.steady = None
         self._aside = None, None
+        self._held = []
         gc.collect()
         self._close_arenas(list(self.arenas))
         if self.device.type == "cuda":
@@ -242,7 +245,8 @@ class Worker:
         On a GPU the inputs arrive on the caller's stream behind a delay, and the outputs leave on the
         same stream at once: work on a stream of the candidate's own that nobody joined reads and
         leaves poison. Without a seed, the generators go on from where the last call left them. A way
-        that is rehearsed finds other inputs there first, which become poison before the real ones come.
+        that is rehearsed finds other inputs there first, which become poison before the real ones come. With
+        `hold`, the results are kept for `held`.
         """
         if self.emulation is None:
             args = tensors.rebuild(request["args"], self._view("inputs", request.get("shift", 0)))
@@ -277,6 +281,8 @@ class Worker:
         if self.device.type == "cuda":
             answer["cuda_error"] = cudart.last_error()
             cudart.synchronize()
+        if request.get("hold"):
+            self._held = given
         if self.emulation is None:
             suspects = memory.written_past(given, request.get("fill", 0))
             del result, given
@@ -287,6 +293,17 @@ class Worker:
         after = [(name, tensor._version) for name, tensor in state_of(self.model)]
         answer["state_changed"] = [name for (name, old), (_, new) in zip(before, after, strict=False) if old != new]
         return answer
+
+    def held(self, request: Message, _fds: list[int]) -> Message:
+        """Hand the results of a call that was made with `hold` over once more; those that are views of inputs have changed with them."""
+        lent = self.arenas["inputs"]
+        theirs = range(lent.data_ptr(), lent.data_ptr() + lent.numel())
+        copied = self._copy_out(self._held, request["outputs"])
+        copied = [fits and tensor.data_ptr() not in theirs for fits, tensor in zip(copied, self._held, strict=True)]
+        self._held = []
+        if self.device.type == "cuda":
+            cudart.synchronize()
+        return {"copied": copied}
 
     def _deliver(self, args: tensors.Spec, staged_shift: int) -> None:
         """Copy the inputs, on the current stream, from where the judge wrote them to where the candidate sees them."""
@@ -307,6 +324,10 @@ class Worker:
         """Describe the outputs and copy those that fit into the judge's places for them."""
         given: list[torch.Tensor] = []
         spec = describe_output(result, given)
+        return spec, given, self._copy_out(given, outputs)
+
+    def _copy_out(self, given: list[torch.Tensor], outputs: list[tensors.Spec]) -> list[bool]:
+        """Copy those outputs that fit into the judge's places for them; which ones do."""
         copied = []
         for index, tensor in enumerate(given):
             place = outputs[index] if index < len(outputs) else None
@@ -319,7 +340,7 @@ class Worker:
             if place is not None and fits:
                 _copy(self._view("outputs")(place), tensor.detach())
             copied.append(fits)
-        return spec, given, copied
+        return copied
 
     def _hand_back(self, tensor: torch.Tensor, place: tensors.Spec) -> bool:
         """Copy what the call left in an input that the reference writes into, if it still fits its place."""

@@ -317,6 +317,19 @@ class CaseReference:
             tree, expected, generators = self._forward(model, trial.args, trial.seed)
         return replace(trial, tree=tree, expected=expected, generators=generators, oracle=Float64Oracle(None, _no_oracle, tensors.leaves_in))
 
+    def overwritten(self, args: list[Any], others: list[Any], seed: int) -> set[int]:
+        """Which tensors of a result a later call of the reference changes: state that it returns as it is.
+
+        Raises:
+            ReferenceFault: the reference cannot do it.
+        """
+        model = self._model_with(None)
+        results: list[torch.Tensor] = []
+        self._forward(model, args, seed, given=results)
+        before = [_own(tensor) for tensor in results]
+        self._forward(model, others, seed)
+        return {index for index, (old, now) in enumerate(zip(before, results, strict=True)) if not _is_equal(old, now)}
+
     def found_stateful(self) -> None:
         """Take note that outputs depend on how often the reference was called."""
         if not self.stateful:
@@ -387,7 +400,9 @@ class CaseReference:
             weights=weights,
         )
 
-    def _forward(self, model: Any, args: list[Any], seed: int) -> tuple[tensors.Spec, list[Leaf], dict[str, str]]:
+    def _forward(
+        self, model: Any, args: list[Any], seed: int, *, given: list[torch.Tensor] | None = None
+    ) -> tuple[tensors.Spec, list[Leaf], dict[str, str]]:
         """What a model makes of private copies of `args`: the tree that it returns, every leaf to compare, and the generators."""
         own = tensors.clone(args)
         held = tensors.leaves_in(own)
@@ -397,7 +412,7 @@ class CaseReference:
         with as_fault("Model.forward raised"), torch.no_grad(), self.reference.calling():
             result = model(*own)
         generators = generator_state(self.reference.device)
-        given: list[torch.Tensor] = []
+        given = [] if given is None else given
         tree = describe_output(result, given)
         remaining = iter(given)
         expected = []
@@ -606,7 +621,11 @@ def _is_same(one: list[Leaf], other: list[Leaf]) -> bool:
     if [leaf.spec for leaf in one] != [leaf.spec for leaf in other]:
         return False
     pairs = [(a.tensor, b.tensor) for a, b in zip(one, other, strict=True) if a.tensor is not None and b.tensor is not None]
-    return all(bool(((a == b) | ((a != a) & (b != b))).all()) for a, b in pairs)
+    return all(_is_equal(a, b) for a, b in pairs)
+
+
+def _is_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return bool(((one == other) | ((one != one) & (other != other))).all())
 
 
 def _give(model: Any, weights: list[tuple[str, torch.Tensor]]) -> None:

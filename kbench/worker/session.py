@@ -19,6 +19,7 @@ from kbench.protocol import Channel, Closed, ProtocolError
 from kbench.records import CaseVerdict, CheckResult, Reason, Status, exploit
 from kbench.worker import accuracy, distribution, invariants, memory, tensors, variants
 from kbench.worker.checks import CHECKS, REASONS
+from kbench.worker.checks.results import failed
 from kbench.worker.cuda_on_cpu import faults
 from kbench.worker.evidence import Evidence
 from kbench.worker.reference import CaseReference, ReferenceFault, Trial
@@ -261,7 +262,7 @@ class CaseSession:
                 self._spare(failure, evidence, trial)
                 return self._verdict(self._with_hint(failure, trial), checks, notes, errors, done)
             last = [*last[-1:], trial]
-        failure = self._repeat(last, checks) or self._judge_draws(last, checks) or self._try_variants(checks, notes)
+        failure = self._repeat(last, checks) or self._judge_draws(last, checks) or self._try_variants(checks, notes) or self._hold_result(last, checks)
         notes += [warning for warning in self.reference.warnings if warning not in notes]
         return self._verdict(failure, checks, notes, errors, done)
 
@@ -392,6 +393,29 @@ class CaseSession:
         spent = time.monotonic() - started
         checks["determinism"] = CheckResult(name="determinism", status=Status.PASS, detail=f"{calls} repetitions", seconds=spent)
         return None
+
+    def _hold_result(self, trials: list[Trial], checks: dict[str, CheckResult]) -> CheckResult | None:
+        """Hold the result of a call while another is made: whoever keeps one is not to find the next one in it."""
+        if self.baseline:
+            return None
+        first, second = trials[0], trials[-1]
+        if second is first:
+            second = replace(first, args=self.reference.reference.inputs(self.reference.case, "held"))
+        before = self.evidence(first, hold=True)
+        self.evidence(second)
+        places, outputs = self._lay_out_outputs(first)
+        copied = self.peer.ask(self._stage("run"), "held", outputs=places).flags("copied")
+        leaves = [(leaf, actual) for leaf, actual in zip(first.expected, before.actual, strict=True) if leaf.tensor is not None]
+        changed = [
+            index
+            for index, ((_, was), place, is_copied) in enumerate(zip(leaves, places, copied, strict=False))
+            if is_copied and was is not None and not _has_bits_of(tensors.view_of(outputs.memory, place), was)
+        ]
+        if not changed or self.reference.overwritten(first.args, second.args, first.seed).issuperset(changed):
+            return None
+        path = leaves[changed[0]][0].path
+        checks["mutation"] = failed("mutation", f"{path}: the result of a call is overwritten by the next: return new memory")
+        return checks["mutation"]
 
     def _unless_aged(self, failure: CheckResult, evidence: Evidence, variants_so_far: Iterable[Trial] = ()) -> CheckResult | None:
         """The failure of the last call, unless the reference itself answers like that once it has met all that the candidate has.
@@ -626,6 +650,10 @@ def _parse_manifest(claim: Any) -> list[tuple[str, str, list[int]]]:
     if len({name for name, *_ in found}) != len(found):
         raise ValueError("a name twice")
     return found
+
+
+def _has_bits_of(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return bool(torch.equal(one.reshape(-1).view(torch.uint8), other.reshape(-1).view(torch.uint8)))
 
 
 def _settle(device: torch.device) -> None:

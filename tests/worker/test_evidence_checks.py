@@ -110,6 +110,15 @@ def test_nan_counts_only_where_the_reference_has_it_too() -> None:
     assert outcome("values", nan, nan.clone())[0] is Status.PASS
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.complex64])
+def test_nan_out_of_the_memory_around_inputs_is_told_from_other_nan(dtype: torch.dtype) -> None:
+    poison = torch.full((3, 16), 0xFF, dtype=torch.uint8).view(dtype)
+
+    assert "in a later call, when it has been taken back" in outcome("nan", poison, torch.ones_like(poison))[1]
+    assert "taken back" not in outcome("nan", torch.full_like(poison, math.nan), torch.ones_like(poison))[1]
+    assert "taken back" not in outcome("nan", torch.ones_like(poison), poison)[1]
+
+
 def test_an_infinity_matches_only_itself() -> None:
     inf = torch.tensor([math.inf, -math.inf, 1.0])
 
