@@ -457,7 +457,7 @@ def manifest(model: object) -> list[list[Any]]:
 
 
 def describe_output(value: object, given: list[torch.Tensor], depth: int = 0) -> tensors.Spec:
-    """Describe what a model returned; the plain tensors in it go to `given` in order.
+    """Describe what a model returned; the plain tensors in it go to `given` in order, those of a dict by key.
 
     A tensor must be exactly a `torch.Tensor` with storage of its own kind: a subclass, or one whose
     methods are shadowed on the instance, could compute later than the clock looks.
@@ -470,12 +470,12 @@ def describe_output(value: object, given: list[torch.Tensor], depth: int = 0) ->
         items = [describe_output(item, given, depth + 1) for item in value[:10_000]]
         return {"k": "seq", "items": items, "tuple": isinstance(value, tuple)}
     if isinstance(value, dict):
-        if strange := [key for key in value if type(key) not in tensors.KEY_TYPES]:
+        if strange := [key for key in dict.keys(value) if type(key) not in tensors.KEY_TYPES]:
             return {"k": "other", "v": f"a dict with a key of type {type(strange[0]).__name__} (only str, int and bool can be compared)"[:120]}
         return {
             "k": "dict",
-            "keys": list(value),
-            "items": [describe_output(item, given, depth + 1) for item in value.values()],
+            "keys": tensors.keys_of(value),
+            "items": [describe_output(item, given, depth + 1) for item in tensors.values_of(value)],
         }
     return tensors.describe(value)
 

@@ -295,8 +295,7 @@ class CaseReference:
         except ReferenceFault:
             return None
         trial.variant = name
-        floats = [leaf.tensor for leaf in trial.expected if leaf.tensor is not None and (leaf.tensor.is_floating_point() or leaf.tensor.is_complex())]
-        return trial if all(bool(torch.isfinite(tensors.calculable(tensor)).all()) for tensor in floats) else None
+        return trial if all(map(_is_finite, trial.expected)) else None
 
     def _model_with(self, weights: list[tuple[str, torch.Tensor]] | None) -> Any:
         model = self.reference.construct(self.case, self.init)
@@ -510,10 +509,8 @@ class CaseReference:
         if self.tolerance.allow_nan:
             return
         for leaf in trial.expected:
-            if leaf.tensor is not None and (leaf.tensor.is_floating_point() or leaf.tensor.is_complex()):
-                count = int(torch.isnan(tensors.calculable(leaf.tensor)).sum())
-                if count:
-                    raise ReferenceFault(f"the reference gives {count} NaN in {leaf.path}; `allow_nan = true` accepts that")
+            if count := int(torch.isnan(_float_of(leaf)).sum()):
+                raise ReferenceFault(f"the reference gives {count} NaN in {leaf.path}; `allow_nan = true` accepts that")
 
     def _check_tells_apart(self, first: Trial, *, told_apart: bool, same_inputs: bool, alone: bool) -> None:
         """Refuse a task that a constant would pass."""
@@ -574,7 +571,7 @@ def leaves_after(model: Callable[..., Any], args: list[Any], written: Iterable[i
     """Every leaf of what a model returns, then what it leaves in the input tensors of these numbers."""
     lent = tensors.tensors_in(args)
     result = model(*args)
-    return [*tensors.leaves_in(result), *(lent[number] for number in written)]
+    return [*tensors.leaves_returned(result), *(lent[number] for number in written)]
 
 
 def _left_in(args: list[Any], lent: list[torch.Tensor], is_written: list[bool]) -> Iterator[Leaf]:
@@ -584,6 +581,17 @@ def _left_in(args: list[Any], lent: list[torch.Tensor], is_written: list[bool]) 
         if is_written[number]:
             path = f"{path} after the call, which the reference writes into"
             yield Leaf(path=path, spec=tensors.describe(tensor), tensor=_own(tensor), input=number)
+
+
+def _float_of(leaf: Leaf) -> torch.Tensor:
+    """A leaf of floats as a tensor; an empty one for a leaf of any other kind."""
+    if leaf.tensor is not None and (leaf.tensor.is_floating_point() or leaf.tensor.is_complex()):
+        return tensors.calculable(leaf.tensor)
+    return torch.tensor([tensors.scalar(leaf.spec)] if leaf.spec["k"] == "float" else [], dtype=torch.float64)
+
+
+def _is_finite(leaf: Leaf) -> bool:
+    return bool(torch.isfinite(_float_of(leaf)).all())
 
 
 def _call(function: Callable[..., Any], arguments: Mapping[str, object], name: str) -> Any:

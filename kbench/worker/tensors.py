@@ -261,6 +261,25 @@ def leaves_in(value: Any) -> list[Any]:
     return [value]
 
 
+def keys_of(returned: dict[Any, Any]) -> list[Any]:
+    """The keys of a dict that a model returned, in an order that does not depend on how it was filled."""
+    return sorted(dict.keys(returned), key=lambda key: (1, key, 0) if isinstance(key, str) else (0, "", key))
+
+
+def values_of(returned: dict[Any, Any]) -> list[Any]:
+    """The values of a dict that a model returned, in the order of `keys_of`, without asking methods of a subclass."""
+    return [dict.__getitem__(returned, key) for key in keys_of(returned)]
+
+
+def leaves_returned(value: Any) -> list[Any]:
+    """Every leaf of what a model returned, as `candidate.describe_output` lines them up."""
+    if isinstance(value, (list, tuple)):
+        return [leaf for item in value for leaf in leaves_returned(item)]
+    if isinstance(value, dict):
+        return [leaf for item in values_of(value) for leaf in leaves_returned(item)]
+    return [value]
+
+
 def tensors_in(value: Any) -> list[torch.Tensor]:
     """Every tensor of lists, tuples and dicts, in order."""
     return [leaf for leaf in leaves_in(value) if isinstance(leaf, torch.Tensor)]

@@ -163,4 +163,4 @@ def test_a_weight_that_cannot_be_handed_over_is_the_task_s_fault(tmp_path: Path)
 def test_bools_may_be_keys(tmp_path: Path) -> None:
     case = task(tmp_path, "{True: x + 1, False: x * 2}", "[torch.randn(4, 4)]")
 
-    assert [leaf.path for leaf in next(case.trials()).expected] == ["output[True]", "output[False]"]
+    assert [leaf.path for leaf in next(case.trials()).expected] == ["output[False]", "output[True]"]

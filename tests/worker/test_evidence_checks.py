@@ -78,6 +78,26 @@ def test_a_list_may_stand_for_a_tuple() -> None:
     assert outcome("structure", [T, T], (T, T))[0] is Status.PASS
 
 
+def test_the_order_of_a_dict_is_no_difference() -> None:
+    ones, twos = torch.ones(2), torch.full((3,), 2.0)
+
+    for name in ("structure", "shape", "values"):
+        assert outcome(name, {"b": twos, "a": [ones], 3: 1, True: None}, {True: None, 3: 1, "a": [ones], "b": twos})[0] is Status.PASS
+    assert "output[a]" in outcome("values", {"b": ones, "a": ones + 1}, {"a": ones, "b": ones})[1]
+    assert "keys" in outcome("structure", {"a": ones, "c": ones}, {"a": ones, "b": ones})[1]
+
+
+def test_a_dict_that_makes_its_items_when_asked_is_taken_for_what_it_holds() -> None:
+    class Late(dict[str, torch.Tensor]):
+        def __getitem__(self, key: str) -> torch.Tensor:
+            return torch.ones(2)
+
+        def values(self) -> Any:
+            return [torch.ones(2)]
+
+    assert outcome("values", Late(a=torch.zeros(2)), {"a": torch.ones(2)})[0] is Status.FAIL
+
+
 def test_a_subclass_and_a_shadowed_method_are_no_tensors() -> None:
     class Lazy(torch.Tensor):
         pass

@@ -56,6 +56,18 @@ def test_nothing_is_no_result(tmp_path: Path, forward: str) -> None:
         case_of(tmp_path, forward)
 
 
+def test_a_nan_is_the_task_s_fault_whatever_holds_it(tmp_path: Path) -> None:
+    for forward in ("(x, float('nan') * float(x.sum()))", "(x, x.sum() * float('nan'))"):
+        with pytest.raises(ReferenceFault, match=r"gives 1 NaN in output\[1\]; `allow_nan = true`"):
+            case_of(tmp_path, forward)
+
+
+def test_a_variant_that_makes_a_plain_value_infinite_is_left_out(tmp_path: Path) -> None:
+    case = case_of(tmp_path, "(x + 1, float('inf') if float(x.abs().max()) > 5 else float(x.sum()))")
+
+    assert "signs_and_extremes" not in {trial.variant for trial in case.variants()}
+
+
 def test_a_plain_value_that_inputs_change_is_a_result(tmp_path: Path) -> None:
     assert names(case_of(tmp_path, "float(x.sum())")) == []
 

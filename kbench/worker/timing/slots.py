@@ -37,7 +37,7 @@ _data_ptr = torch.Tensor.data_ptr
 
 # What could compute later than the clock looks is no output.
 _TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter)
-_CONTAINERS: tuple[tuple[type, Callable[[Any], Any]], ...] = ((list, list.__iter__), (tuple, tuple.__iter__), (dict, dict.values))
+_CONTAINERS: tuple[tuple[type, Callable[[Any], Any]], ...] = ((list, list.__iter__), (tuple, tuple.__iter__), (dict, tensors.values_of))
 # Bytes of past outputs kept alive to push new ones to other addresses.
 _HELD_BYTES = 64 * 2**20
 # A flush reads this many times the L2: cold time on an H200 is flat from once on.
