@@ -16,7 +16,7 @@ Parsed = TypeVar("Parsed")
 
 # What an exception may say of itself, and what a name may have.
 TEXT_LIMIT, NAME_LIMIT = 6000, 120
-_ITEMS_LIMIT = 10_000
+ITEMS_LIMIT = 10_000
 # Seconds, bytes, hertz and counts are all far below.
 _NUMBER_LIMIT = 2**63
 
@@ -95,7 +95,7 @@ def _number(claim: object) -> float:
 
 
 def _items(claim: object) -> list[object]:
-    if not isinstance(claim, list) or len(claim) > _ITEMS_LIMIT:
+    if not isinstance(claim, list) or len(claim) > ITEMS_LIMIT:
         raise TypeError("no list")
     return claim
 

@@ -253,7 +253,7 @@ class Worker:
         else:
             args = self.emulation.rebuild(request["args"], self.arenas["inputs"], shift_bytes=request.get("shift", 0))
         lent = tensors.tensors_in(args)
-        before = [(name, tensor._version) for name, tensor in state_of(self.model)]
+        before = versions(self.model)
         way, call = ways.WAYS[request.get("way", "plain")], self.call
         if way.rehearse is not None:
             call = way.rehearse(call, args)
@@ -290,8 +290,7 @@ class Worker:
         else:
             answer["cuda_error"] = self.emulation.take_error()
             self.emulation.hand_back()
-        after = [(name, tensor._version) for name, tensor in state_of(self.model)]
-        answer["state_changed"] = [name for (name, old), (_, new) in zip(before, after, strict=False) if old != new]
+        answer["state_changed"] = changed_names(before, versions(self.model))
         return answer
 
     def held(self, request: Message, _fds: list[int]) -> Message:
@@ -449,6 +448,16 @@ def _in_own_order(state: Mapping[str, torch.Tensor], given: list[tuple[str, torc
         del left[name]
         found.append(name)
     return found
+
+
+def versions(model: object) -> dict[str, int]:
+    """How often each parameter and buffer of a model was written to, by name."""
+    return {name: tensor._version for name, tensor in state_of(model)}
+
+
+def changed_names(before: Mapping[str, int], after: Mapping[str, int]) -> list[str]:
+    """Whose versions differ, of those that are on both sides: a call may register a buffer of its own."""
+    return [name for name, version in before.items() if after.get(name, version) != version]
 
 
 def manifest(model: object) -> list[list[Any]]:

@@ -17,7 +17,7 @@ import torch
 
 from kbench.records import Case, CheckResult
 from kbench.worker import admission, invariants, problem, tensors, variants
-from kbench.worker.candidate import describe_output, load_module, state_of
+from kbench.worker.candidate import changed_names, describe_output, load_module, state_of, versions
 from kbench.worker.checks.values import difference, rms
 from kbench.worker.evidence import Leaf, Tolerance
 from kbench.worker.oracle import Float64Oracle, widen
@@ -381,7 +381,7 @@ class CaseReference:
 
     def _run(self, model: Any, index: int, args: list[Any], *, weights: list[tuple[str, torch.Tensor]] | None = None) -> Trial:
         seed = self.reference.seed(self.case.name, "forward", index)
-        versions = [tensor._version for _, tensor in state_of(model)]
+        before = versions(model)
         seed_everything(seed)
         untouched = generator_state(self.reference.device)
         tree, expected, generators = self._forward(model, args, seed)
@@ -393,7 +393,7 @@ class CaseReference:
             tree=tree,
             expected=expected,
             generators=generators,
-            state_changed=versions != [tensor._version for _, tensor in state_of(model)],
+            state_changed=bool(changed_names(before, versions(model))),
             draws=generators != untouched,
             oracle=self._oracle(args, seed, draws=generators != untouched, weights=weights, written=written),
             weights=weights,

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from kbench.claims import TEXT_LIMIT, Claims, readable
+from kbench.claims import ITEMS_LIMIT, NAME_LIMIT, TEXT_LIMIT, Claims, readable
 from kbench.protocol import Channel, Closed, ProtocolError
 from kbench.records import CaseVerdict, CheckResult, Reason, Status, exploit
 from kbench.worker import accuracy, distribution, invariants, memory, tensors, variants
@@ -161,6 +161,8 @@ class CaseSession:
         self._same: dict[str, str] = {}
         self._accuracy: dict[str, Any] = {}
         self._variant = ""
+        # The candidate's weights that the reference has, too: a workspace or a counter of its own may change.
+        self._watched: set[str] = set()
         # The calls of `_repeat`, in order.
         self._repeated: list[Trial] = []
         # How inputs are placed in their memory.
@@ -203,6 +205,7 @@ class CaseSession:
         answer = self.peer.ask(self._stage("construct"), "construct", init=self.reference.init_spec, seed=self.reference.init_seed)
         self._manifest = answer.parsed("manifest", _parse_manifest)
         matched, how = self._match(self.reference.weights)
+        self._watched = {name[:NAME_LIMIT] for name in [*matched.values(), *(name for name, _ in self.reference.weights)]}
         if how == "unmatched":
             theirs = ", ".join(f"{name} {shape}" for name, _, shape in self._manifest) or "none"
             ours = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in self.reference.weights) or "none"
@@ -570,7 +573,7 @@ class CaseSession:
             written_outside=[*outside, *(f"past the end of output tensor {index:g}" for index in answer.numbers("past_end"))],
             expected_generators=trial.generators,
             generators=answer.named("generators"),
-            state_changed=answer.texts("state_changed"),
+            state_changed=[name for name in answer.texts("state_changed", ITEMS_LIMIT) if name in self._watched],
             reference_state_changed=trial.state_changed,
             globals_changed=answer.texts("changed"),
             cuda_error=answer.text("cuda_error", 200),
@@ -585,12 +588,13 @@ class CaseSession:
 def match_weights(reference: list[tuple[str, str, list[int]]], candidate: list[tuple[str, str, list[int]]]) -> tuple[dict[str, str], str]:
     """Pair the reference's weights with a candidate's: reference name -> candidate name, and by what rule.
 
-    By name where all names, dtypes and shapes agree; else by order where the sequences of dtypes and
+    By name where the candidate has all names with their dtypes and shapes, whatever it has besides; else by order where the sequences of dtypes and
     shapes agree; else by shape where every shape occurs once on both sides; else `unmatched`.
     """
     if not reference or not candidate:
         return {}, "none" if not reference else "unmatched"
-    if {name: facts for name, *facts in reference} == {name: facts for name, *facts in candidate}:
+    known = {name: facts for name, *facts in candidate}
+    if all(known.get(name) == facts for name, *facts in reference):
         return {name: name for name, *_ in reference}, "name"
     ours, theirs = [tuple([d, *s]) for _, d, s in reference], [tuple([d, *s]) for _, d, s in candidate]
     if ours == theirs:

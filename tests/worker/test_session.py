@@ -27,6 +27,13 @@ def test_shapes_that_occur_twice_in_another_order_are_not_guessed() -> None:
     assert match_weights(twice, other) == ({}, "unmatched")
 
 
+def test_what_a_candidate_has_besides_leaves_the_others_paired_by_name() -> None:
+    work = ("work", "float32", [8, 16])
+
+    assert match_weights([W, B], [work, B, W]) == ({"weight": "weight", "bias": "bias"}, "name")
+    assert match_weights([W, B], [work, B, ("weight", "float64", [4, 3])]) == ({}, "unmatched")
+
+
 def test_missing_weights_are_unmatched_and_no_weights_are_nothing_to_match() -> None:
     assert match_weights([W, B], [W]) == ({}, "unmatched")
     assert match_weights([W], []) == ({}, "unmatched")

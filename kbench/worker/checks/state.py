@@ -1,4 +1,4 @@
-"""Are parameters and buffers as they were?"""
+"""Are the parameters and buffers that the reference has as they were?"""
 
 from __future__ import annotations
 
