@@ -17,7 +17,7 @@ import typer
 from kbench import __version__, discovery
 from kbench.config import RunRequest, check_option, load_config
 from kbench.errors import KbenchError, UsageError
-from kbench.outcome import EXIT_BUG, EXIT_ERROR, EXIT_FAIL, EXIT_INTERRUPTED, EXIT_PASS
+from kbench.outcome import EXIT_BUG, EXIT_ERROR, EXIT_INTERRUPTED
 
 # What typer raises where arguments are not what they should be; some of its versions keep the name to themselves.
 _TyperError: Any = typer.BadParameter.__mro__[1]
@@ -69,9 +69,6 @@ def list_(selectors: Selectors = None, root: Root = None, json: Json = False, de
         from kbench.reports import terminal  # noqa: PLC0415
 
         progress.console(stderr=False).print(terminal.list_table(selection.tasks, selection.candidates))
-    if any(task.error for task in selection.tasks):
-        raise typer.Exit(EXIT_ERROR)
-    raise typer.Exit(EXIT_FAIL if any(candidate.error for candidate in selection.candidates) else EXIT_PASS)
 
 
 @app.command()

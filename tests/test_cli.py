@@ -123,11 +123,11 @@ def test_what_is_not_verified_is_never_timed_and_never_averaged(tree: Path) -> N
     assert "`wrong`" not in report.split("## Not accepted")[0]
 
 
-def test_files_that_cannot_be_used_show_in_the_exit_code_of_a_list(tree: Path) -> None:
-    assert kbench("list", "t/good", "t/wrong", cwd=tree).returncode == 0
-    assert kbench("list", "t/good", "t/syntax", cwd=tree).returncode == 1
-    assert kbench("list", "t/good", "t/syntax", "--json", cwd=tree).returncode == 1
-    assert kbench("list", cwd=tree).returncode == 4
+def test_a_list_of_files_that_cannot_be_used_is_a_list_all_the_same(tree: Path) -> None:
+    listed = kbench("list", cwd=tree)
+
+    assert listed.returncode == 0
+    assert "syntax" in listed.stdout
 
 
 def test_a_case_that_is_not_to_be_timed_is_timed_only_where_it_is_named(tmp_path: Path) -> None:
