@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 _TEXT_LIMIT = 2000
 # What a failing call may say of itself: the innermost frames are the candidate's.
 _TRACE_LIMIT = 6000
+# What is said to a candidate that asks for a file of its folder or of the two above it, `candidates/` and the root.
+_ONE_FILE = "; a candidate is one file and reads no other of its tree: put into it what it needs, sources as text for load_inline"
+_TREE_DEPTH = 3
 # How torch's CPU allocator says it, in a plain RuntimeError.
 _OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "Cannot allocate memory", "out of memory")
 # A delay on the caller's stream before the inputs are there, longer than it takes the host to launch a call: at least
@@ -518,15 +521,15 @@ def failure(error: BaseException, file: str = "") -> Message:
         # A message of many MB would be taken apart line by line.
         is_long = len(text) > _TRACE_LIMIT
         lines = traceback.format_tb(error.__traceback__, limit=-8) if is_long else traceback.format_exception(error, limit=-8)
-        trace, place = "".join(lines), _place(error, file)
+        trace, place, hint = "".join(lines), _place(error, file), _hint(error, Path(file))
     except BaseException:  # noqa: BLE001 - hostile formatting
-        trace = place = ""
+        trace = place = hint = ""
     kind = type(error).__name__
     out_of_memory = isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)) or any(words in text for words in _OUT_OF_MEMORY)
     return {
         "ok": False,
         "type": kind[:80],
-        "message": text[:_TEXT_LIMIT],
+        "message": f"{text[:_TEXT_LIMIT]}{hint}",
         "trace": trace[-_TRACE_LIMIT:],
         "place": place,
         "memory": out_of_memory,
@@ -534,6 +537,18 @@ def failure(error: BaseException, file: str = "") -> Message:
         "reason": str(getattr(error, "kbench_reason", ""))[:80],
         "log": str(getattr(error, "kbench_log", ""))[-_TRACE_LIMIT:],
     }
+
+
+def _hint(error: BaseException, file: Path) -> str:
+    """What to do about an exception that comes of another file of the candidate's own tree; empty for any other."""
+    around = file.parents[:_TREE_DEPTH]
+    is_beside = False
+    if isinstance(error, ImportError):
+        name = (error.name or "").partition(".")[0]
+        is_beside = "relative import" in str(error) or any((folder / name).is_dir() or (folder / f"{name}.py").is_file() for folder in around if name)
+    elif isinstance(error, PermissionError) and isinstance(error.filename, str):
+        is_beside = not set(around).isdisjoint(Path(error.filename).absolute().parents)
+    return _ONE_FILE if is_beside else ""
 
 
 def _place(error: BaseException, file: str) -> str:

@@ -1,0 +1,16 @@
+"""Wants to import a file that lies beside it."""
+
+import os
+import sys
+
+import torch
+
+EXPECT = {"status": "fail", "reason": ["load"], "detail": "a candidate is one file and reads no other of its tree"}
+
+sys.path.insert(0, os.path.dirname(__file__))
+import loads_beside  # noqa: F401
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
