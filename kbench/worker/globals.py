@@ -7,7 +7,10 @@ import ctypes
 import functools
 import gc
 import json
+import math
+import operator
 import os
+import random
 import signal
 import socket
 import sys
@@ -19,36 +22,32 @@ from typing import Any
 
 import torch
 
-# (owner, attribute): functions that a judge or a clock could rest on.
-_WATCHED: tuple[tuple[Any, tuple[str, ...]], ...] = (
-    (time, ("perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time", "time_ns", "process_time", "sleep")),
-    (torch, ("allclose", "isclose", "equal", "manual_seed", "seed", "randn", "rand", "empty", "where", "all", "any")),
-    (torch.testing, ("assert_close",)),
-    (torch.random, ("manual_seed", "seed")),
-    (torch.Generator, ("manual_seed", "seed")),
-    (torch.cuda, ("synchronize", "Event", "Stream", "current_stream", "manual_seed", "manual_seed_all")),
-    (torch.cuda.Event, ("elapsed_time", "record", "synchronize", "query", "wait")),
-    (torch.cuda.Stream, ("synchronize", "query", "wait_stream", "wait_event")),
-    (torch.Tensor, ("__eq__", "__torch_function__", "allclose", "clone", "copy_", "cpu", "detach", "equal", "to", "numpy")),
-    (torch.nn.Module, ("__call__", "_call_impl", "load_state_dict", "state_dict", "to")),
-    (builtins, ("all", "any", "abs", "max", "min", "sum", "len", "open", "print", "isinstance", "type", "id", "zip")),
-    (json, ("dumps", "dump", "loads", "load")),
-    (os, ("_exit", "fork", "kill")),
-    (ctypes, ("CDLL", "PyDLL", "byref")),
-    (ctypes.CDLL, ("__getattr__", "__getitem__", "__init__")),
-    (socket.socket, ("sendall", "recv", "sendmsg", "recvmsg")),
+# Modules and classes whose functions are everyone's: a judge, a clock, a kernel's caller rest on them.
+_OWNERS: tuple[Any, ...] = (
+    *(builtins, ctypes, ctypes.CDLL, functools, json, math, operator, os, random, random.Random, socket.socket, time),
+    *(torch, torch.autograd, torch.autograd.Function, torch.cuda, torch.cuda.Event, torch.cuda.Stream, torch.fft, torch.Generator, torch.linalg),
+    *(torch.nn.functional, torch.nn.init, torch.random, torch.special, torch.Tensor, torch.testing),
+    *(value for value in vars(torch.nn).values() if isinstance(value, type)),
 )
 _HOOKS = tuple(name for name in vars(torch.nn.modules.module) if name.startswith("_global_") and isinstance(getattr(torch.nn.modules.module, name), dict))
 # torch.compile rewraps functions of torch with its own: code in torch's own files is no offence.
 _TORCH_FOLDER = os.path.dirname(torch.__file__)
+# What a class or a module has besides what can be called.
+_DESCRIPTORS = (float, property, staticmethod, classmethod)
+_code_of = operator.attrgetter("__code__")
 _CODE_TYPES = (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, type)
+_SIGNALS = tuple(sorted(signal.valid_signals()))
 # By these a signal comes later, when a clock has been read.
-_TIMER_SIGNALS = (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF)
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 # Variables that change what a product of floats gives, or which code other programs load.
 _VARIABLES = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "LD_PRELOAD", "LD_AUDIT", "PYTHONSTARTUP")
 # Keys of the dispatcher under which an operator's own code lies; torch.compile registers under others.
 _DISPATCH_KEYS = ("CPU", "CUDA", "AutogradCPU", "AutogradCUDA", "CompositeImplicitAutograd", "CompositeExplicitAutograd")
+
+# Bound before a candidate can patch them.
+_is, _all = operator.is_, all
+_get_affinity, _set_umask = os.sched_getaffinity, os.umask
+_rounding_mode = ctypes.CDLL("libm.so.6").fegetround
 
 
 def _settings() -> dict[str, Callable[[], Any]]:
@@ -72,18 +71,30 @@ def _settings() -> dict[str, Callable[[], Any]]:
         "global module hooks": lambda: {name: len(getattr(torch.nn.modules.module, name)) for name in _HOOKS},
         "trace function": lambda: (sys.gettrace(), sys.getprofile(), threading.gettrace(), threading.getprofile()),
         "monitoring tools": _monitoring_tools,
-        "timer signals": lambda: [signal.getsignal(number) for number in _TIMER_SIGNALS] + [signal.getitimer(timer) != (0.0, 0.0) for timer in _TIMERS],
+        "signal handlers": lambda: [signal.getsignal(number) for number in _SIGNALS],
+        "timer signals": lambda: [signal.getitimer(timer) != (0.0, 0.0) for timer in _TIMERS],
         "thread switch interval": sys.getswitchinterval,
         "garbage collector": gc.isenabled,
         "dispatch modes": lambda: torch._C._len_torch_dispatch_stack(),
         "function modes": lambda: torch._C._len_torch_function_stack(),
         "torch's operators": _overridden_operators,
+        "rounding mode": _rounding_mode,
+        "processor affinity": lambda: _get_affinity(0),
+        "umask": _umask,
+        "working folder": os.getcwd,
         "environment": lambda: [os.environ.get(name) for name in _VARIABLES],
     }
 
 
 def _flushes_denormals() -> bool:
     return float(torch.tensor(1e-40, dtype=torch.float32).mul(1.0)) == 0.0
+
+
+def _umask() -> int:
+    """Read it in the only way there is, by setting it, for a moment, to one that gives away nothing."""
+    mask = _set_umask(0o077)
+    _set_umask(mask)
+    return mask
 
 
 def _backend_precisions() -> list[str]:
@@ -121,7 +132,8 @@ class GlobalState:
     """Remembers how things were before a candidate was loaded, and names what is different now."""
 
     def __init__(self) -> None:
-        self._functions = {(owner, name): _identity(getattr(owner, name, None)) for owner, names in _WATCHED for name in names}
+        self._namespaces = [_Namespace(owner) for owner in _OWNERS]
+        self._known = {id(value) for namespace in self._namespaces for value in namespace.values}
         self._own = _own_code()
         self._settings = {name: _read(setting) for name, setting in _settings().items()}
 
@@ -132,10 +144,8 @@ class GlobalState:
     def changes(self) -> list[str]:
         """Name what differs: `torch.allclose` for a patched function, `default dtype` for a setting."""
         found = []
-        for (owner, name), identity in self._functions.items():
-            now = getattr(owner, name, None)
-            if _identity(now) != identity and not _is_torchs_own(now):
-                found.append(f"{getattr(owner, '__qualname__', None) or owner.__name__}.{name}")
+        for namespace in self._namespaces:
+            found += namespace.changes(self._known)
         for owner, name, value, code in self._own:
             now = vars(owner).get(name)
             if now is not value or getattr(now, "__code__", None) is not code:
@@ -145,6 +155,37 @@ class GlobalState:
             if _read(setting) != self._settings[name]:
                 found.append(name)
         return found
+
+
+class _Namespace:
+    """The functions, classes and numbers of a module or class as they were; what came later is nobody's concern."""
+
+    def __init__(self, owner: Any) -> None:
+        self._owner = owner
+        self._now = vars(owner)
+        self._names = [name for name, value in self._now.items() if callable(value) or isinstance(value, _DESCRIPTORS)]
+        self.values = [self._now[name] for name in self._names]
+        # One may keep its identity and yet have its code swapped.
+        coded = [(name, value) for name, value in zip(self._names, self.values, strict=True) if isinstance(value, types.FunctionType)]
+        self._coded = [name for name, _ in coded]
+        self._functions = [function for _, function in coded]
+        self._codes = [function.__code__ for function in self._functions]
+        bases = owner.__mro__[1:] if isinstance(owner, type) else ()
+        # By a name of its own a class hides what it has from these.
+        self._hidable = {name for base in bases for name in vars(base)} - set(self._now)
+
+    def changes(self, known: set[int]) -> list[str]:
+        """Name what is another object now; `known` has those that were in any namespace: none of them is a wrapper of torch's."""
+        found = []
+        now = self._now
+        if not _all(map(_is, self.values, map(now.get, self._names))):
+            found = [name for name, value in zip(self._names, self.values, strict=True) if now.get(name) is not value]
+        if not _all(map(_is, self._codes, map(_code_of, self._functions))):
+            found += [name for name, function, code in zip(self._coded, self._functions, self._codes, strict=True) if function.__code__ is not code]
+        if not self._hidable.isdisjoint(now):
+            found += [name for name in now if name in self._hidable]
+        prefix = getattr(self._owner, "__qualname__", None) or self._owner.__name__
+        return [f"{prefix}.{name}" for name in dict.fromkeys(found) if id(now.get(name)) in known or not _is_torchs_own(now.get(name))]
 
 
 @functools.cache
@@ -172,13 +213,8 @@ def _read(setting: Callable[[], Any]) -> Any:
     """Read a setting; torch refuses to tell some once old and new switches are mixed."""
     try:
         return setting()
-    except RuntimeError as error:
+    except (RuntimeError, OSError) as error:
         return f"unreadable: {error}"
-
-
-def _identity(function: object) -> tuple[int, int]:
-    # A function may keep its identity and yet have its code swapped.
-    return id(function), id(getattr(function, "__code__", None))
 
 
 def _is_torchs_own(function: object) -> bool:
