@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from kbench.records import CheckResult
 from kbench.worker import tensors
+
+if TYPE_CHECKING:
+    from kbench.worker.discrete import Undecided
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +55,8 @@ class Evidence:
 
     `tree`, `generators`, `state_changed`, `globals_changed` and `cuda_error` are claims of the
     candidate's process. `actual` are copies that the judge took of its own memory, None where the
-    candidate gave nothing that fits. With `is_variant` the absolute tolerance grows with the output, too.
+    candidate gave nothing that fits. `undecided` knows other right answers of outputs that are no floats. With
+    `is_variant` the absolute tolerance grows with the output, too.
     What the call left in inputs that the reference writes into follows what it returned, in `expected` and `actual`.
     `written_outside` names where memory around inputs and outputs changed.
     """
@@ -63,6 +67,7 @@ class Evidence:
     actual: list[torch.Tensor | None]
     tolerance: Tolerance
     oracle: Oracle
+    undecided: Undecided | None = None
     is_variant: bool = False
     inputs_changed: list[str] = field(default_factory=list)
     written_outside: list[str] = field(default_factory=list)

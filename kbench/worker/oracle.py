@@ -114,6 +114,7 @@ class Float64Oracle:
         self._run64 = run64
         self._flatten = flatten
         self._outputs: list[torch.Tensor | None] | None = None
+        self._leaves: list[Any] = []
         self._asked = False
         self._draws: list[Any] = []
 
@@ -137,6 +138,11 @@ class Float64Oracle:
                 self._outputs = None
         return self._outputs
 
+    def leaves(self) -> list[Any]:
+        """Every leaf of the float64 run, whatever it is; none where there is no oracle."""
+        self.outputs()
+        return self._leaves
+
     def _compute(self) -> list[torch.Tensor | None]:
         if self._run32 is None:
             result = self._run64()
@@ -146,6 +152,7 @@ class Float64Oracle:
             self._draws = record.draws
             with ReplayDraws(record.draws):
                 result = self._run64()
+        self._leaves = self._flatten(result)
         return self._floats_in(result)
 
     def _floats_in(self, result: Any) -> list[torch.Tensor | None]:

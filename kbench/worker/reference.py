@@ -19,6 +19,7 @@ from kbench.records import Case, CheckResult
 from kbench.worker import admission, invariants, problem, tensors, variants
 from kbench.worker.candidate import changed_names, describe_output, load_module, state_of, versions
 from kbench.worker.checks.values import difference, rms
+from kbench.worker.discrete import Undecided
 from kbench.worker.evidence import Leaf, Tolerance
 from kbench.worker.oracle import Float64Oracle, widen
 from kbench.worker.seeding import add_generator, derive_seed, generator_state, seed_everything
@@ -79,6 +80,7 @@ class Trial:
     state_changed: bool
     draws: bool
     oracle: Float64Oracle
+    undecided: Undecided | None = None
     variant: str = ""
     weights: list[tuple[str, torch.Tensor]] | None = None
     sound: bool | None = None
@@ -314,7 +316,9 @@ class CaseReference:
             if trial.weights is not None:
                 _give(model, trial.weights)
             tree, expected, generators = self._forward(model, trial.args, trial.seed)
-        return replace(trial, tree=tree, expected=expected, generators=generators, oracle=Float64Oracle(None, _no_oracle, tensors.leaves_in))
+        return replace(
+            trial, tree=tree, expected=expected, generators=generators, oracle=Float64Oracle(None, _no_oracle, tensors.leaves_in), undecided=None
+        )
 
     def overwritten(self, args: list[Any], others: list[Any], seed: int) -> set[int]:
         """Which tensors of a result a later call of the reference changes: state that it returns as it is.
@@ -386,6 +390,7 @@ class CaseReference:
         untouched = generator_state(self.reference.device)
         tree, expected, generators = self._forward(model, args, seed)
         written = [leaf.input for leaf in expected if leaf.input is not None]
+        oracle, undecided = self._oracle(args, seed, draws=generators != untouched, weights=weights, written=written)
         return Trial(
             index=index,
             seed=seed,
@@ -395,7 +400,8 @@ class CaseReference:
             generators=generators,
             state_changed=bool(changed_names(before, versions(model))),
             draws=generators != untouched,
-            oracle=self._oracle(args, seed, draws=generators != untouched, weights=weights, written=written),
+            oracle=oracle,
+            undecided=undecided,
             weights=weights,
         )
 
@@ -434,10 +440,12 @@ class CaseReference:
         if [id(leaf) for leaf in before] != [id(leaf) for leaf in after] and _EXCHANGED not in self.warnings:
             self.warnings.append(_EXCHANGED)
 
-    def _oracle(self, args: list[Any], seed: int, *, draws: bool, weights: list[tuple[str, torch.Tensor]] | None, written: list[int]) -> Float64Oracle:
-        """An oracle for one trial; it starts from a fresh model, so there is none for a stateful reference."""
+    def _oracle(
+        self, args: list[Any], seed: int, *, draws: bool, weights: list[tuple[str, torch.Tensor]] | None, written: list[int]
+    ) -> tuple[Float64Oracle, Undecided]:
+        """The oracles for one trial; they start from a fresh model, so there are none for a stateful reference."""
 
-        def run(convert: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+        def run(convert: Callable[[torch.Tensor], torch.Tensor], given: list[Any] = args) -> Any:
             if self.stateful:
                 _no_oracle()
             model = self._model_with(weights)
@@ -445,10 +453,17 @@ class CaseReference:
                 model.double()
             seed_everything(seed)
             with torch.no_grad(), self.reference.calling():
-                return leaves_after(model, tensors.map_tensors(tensors.clone(args), convert), written)
+                return leaves_after(model, tensors.map_tensors(tensors.clone(given), convert), written)
 
-        run32 = (lambda: run(lambda tensor: tensor)) if draws else None
-        return Float64Oracle(run32, lambda: run(widen), tensors.leaves_in)
+        def nudged(number: int) -> list[Any]:
+            seed_everything(seed ^ number)
+            moved = variants.nudged(tensors.clone(args))
+            if not self._is_harmless(moved, weights):
+                _no_oracle()
+            return tensors.leaves_in(run(_as_it_is, moved))
+
+        oracle = Float64Oracle((lambda: run(_as_it_is)) if draws else None, lambda: run(widen), tensors.leaves_in)
+        return oracle, Undecided(lambda: tensors.leaves_in(run(_as_it_is)), nudged, oracle.leaves)
 
     def _self_check(self) -> None:
         """Hold the reference against itself before anyone is held against it."""
@@ -642,6 +657,10 @@ def _give(model: Any, weights: list[tuple[str, torch.Tensor]]) -> None:
     with torch.no_grad():
         for name, given in weights:
             own[name].copy_(given)
+
+
+def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
 
 
 def _no_oracle() -> NoReturn:

@@ -569,6 +569,7 @@ class CaseSession:
             tolerance=self.reference.tolerance,
             is_variant=bool(trial.variant),
             oracle=trial.oracle,
+            undecided=trial.undecided,
             inputs_changed=changed,
             written_outside=[*outside, *(f"past the end of output tensor {index:g}" for index in answer.numbers("past_end"))],
             expected_generators=trial.generators,

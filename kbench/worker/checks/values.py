@@ -38,10 +38,11 @@ class Difference:
 def check(evidence: Evidence) -> CheckResult:
     """Compare leaf by leaf: |actual - expected| <= atol + rtol * |expected| in float64.
 
-    Integers, booleans and plain values must be equal; an infinity matches only itself; NaN was compared
-    before. The absolute part shrinks with the output: atol * min(1, rms(expected)), so that zeros do not
-    hide under it. Where either rule is broken, the float64 oracle decides. On a variant, which may make
-    outputs larger, the absolute part is atol * rms(expected).
+    Integers, booleans and plain values must be equal, but for ties and where rounding decides
+    (`discrete.py`); an infinity matches only itself; NaN was compared before. The absolute part shrinks with
+    the output: atol * min(1, rms(expected)), so that zeros do not hide under it. Where either rule is broken,
+    the float64 oracle decides. On a variant, which may make outputs larger, the absolute part is
+    atol * rms(expected).
     """
     notes: list[str] = []
     for index, (leaf, actual) in enumerate(zip(evidence.expected, evidence.actual, strict=True)):
@@ -53,7 +54,7 @@ def check(evidence: Evidence) -> CheckResult:
         elif leaf.tensor.is_floating_point() or leaf.tensor.is_complex():
             problem = _compare_floats(leaf, actual, index, evidence, notes)
         else:
-            problem = _compare_exactly(leaf, actual, leaf.tensor)
+            problem = _compare_exactly(leaf, actual, index, evidence, notes)
         if problem:
             return failed("values", problem)
     evidence.notes += notes
@@ -75,14 +76,24 @@ def _compare_plain(leaf: Leaf, claimed: tensors.Spec, evidence: Evidence) -> str
     return "" if expected == actual else f"{leaf.path}: {actual!r} against {expected!r}"
 
 
-def _compare_exactly(leaf: Leaf, actual: torch.Tensor, expected: torch.Tensor) -> str:
+def _compare_exactly(leaf: Leaf, actual: torch.Tensor, index: int, evidence: Evidence, notes: list[str]) -> str:
+    expected = leaf.tensor
+    assert expected is not None
     wrong = actual != expected
+    differing = int(wrong.sum())
+    if not differing:
+        return ""
+    if evidence.undecided is not None:
+        wrong = evidence.undecided.wrong(index, actual, expected)
     count = int(wrong.sum())
+    open_ones = f"{differing - count} of {actual.numel()} elements at ties or rounding boundaries"
     if not count:
+        notes.append(f"{leaf.path}: accepted with other values, as right as the reference's ({open_ones})")
         return ""
     where = wrong.nonzero()[0].tolist()
     got, want = actual[tuple(where)].item(), expected[tuple(where)].item()
-    return f"{leaf.path}: {count} of {actual.numel()} elements differ, first at {where}: {got} against {want}"
+    besides = f"; besides, {open_ones} do not count" if differing > count else ""
+    return f"{leaf.path}: {count} of {actual.numel()} elements differ, first at {where}: {got} against {want}{besides}"
 
 
 def _compare_floats(leaf: Leaf, actual: torch.Tensor, index: int, evidence: Evidence, notes: list[str]) -> str:

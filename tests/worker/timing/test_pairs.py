@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from kbench import samples
 from kbench.worker.reference import ReferenceFault
 from kbench.worker.session import CandidateFault
 from kbench.worker.timing.pairs import CaseTimer
+from tests.worker.test_discrete import stable
+from tests.worker.test_variants import reference_of
 from tests.worker.timing.in_process import time_alike
 
 
@@ -152,3 +155,16 @@ class TimedTwice(CaseTimer):
 def test_shapes_that_depend_on_values_are_refused_as_the_tasks_fault(tmp_path: Path, timer: type[CaseTimer]) -> None:
     with pytest.raises(ReferenceFault, match="depend on the values"):
         time_alike(tmp_path, (steady, steady), source=DRAWN.format(returned="x[x > 0]").replace("random.randint(2, 9)", "64"), timer=timer)
+
+
+def test_equal_values_may_be_in_another_order_when_timed_and_others_may_not(tmp_path: Path) -> None:
+    reference = reference_of(tmp_path, "torch.topk(x, 5).indices", inputs="torch.randint(0, 20, (16, 100))")
+    timer = object.__new__(CaseTimer)
+    timer._reference, timer._draws = reference, False
+    args = reference.reference.inputs(reference.case, "timed")
+    expected = torch.topk(args[0], 5).indices
+
+    assert not timer._differing(0, stable(args[0], 5), expected, args).any()
+    assert timer._differing(0, stable(args[0] // 2, 5), expected, args).sum() > 16
+    # Another expectation than the reference's own on these inputs is held to the letter.
+    assert timer._differing(0, stable(args[0], 5), expected.flip(1), args).sum() > 16
