@@ -1,4 +1,4 @@
-"""Inputs and weights beyond the given ones: other signs, extremes, all alike but one element, other parameters."""
+"""Inputs and weights beyond the given ones: other signs, extremes, all alike but one element or the last, other parameters."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from kbench.worker import invariants, tensors
 # Well beyond what a normal draw reaches; so few that sums stay near to what they were.
 _EXTREME_FACTOR = 8.0
 _EXTREME_SHARE = 1 / 16
+_LARGE = 100.0
 # Eight units in the last place of float32: more than rounding moves a value by, far less than any tolerance.
 _NUDGE = 2.0**-21
 # Functions that stop a GPU for good on a value out of their range.
@@ -46,16 +47,37 @@ def with_one_element(flat: torch.Tensor) -> torch.Tensor:
     return result
 
 
+def with_last_element_large(flat: torch.Tensor) -> torch.Tensor:
+    """Zeros but for the last element that was none, which is about 130: an exponential of it is no float32.
+
+    It is drawn, or the difference of two tensors would be all zeros.
+    """
+    return _with_last_element(flat, _LARGE * (1.0 + 0.5 * float(torch.rand(()))))
+
+
+def with_last_element(flat: torch.Tensor) -> torch.Tensor:
+    """Zeros but for the last element that was none, as large as the largest was."""
+    return _with_last_element(flat, float(flat.abs().max()))
+
+
+def _with_last_element(flat: torch.Tensor, value: float) -> torch.Tensor:
+    result = torch.zeros_like(flat)
+    result[(flat != 0).nonzero()[-1:]] = value
+    return result
+
+
 # What is tried on float inputs: a name, and the ways to make it, of which the first counts that the reference bears.
 INPUTS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], ...]] = {
     "signs_and_extremes": (with_signs, with_scales),
     "one_element": (with_one_element,),
+    "last_element": (with_last_element_large, with_last_element),
 }
 WEIGHTS = "weights"
 # In words, for who is told of a failure.
 MEANING = {
     "signs_and_extremes": "inputs of either sign, some eight times as large",
     "one_element": "inputs all alike but for one element",
+    "last_element": "inputs of zeros but for the last element, which is above 100 or as large as any",
     WEIGHTS: "parameters changed between two calls, constant ones drawn anew",
 }
 

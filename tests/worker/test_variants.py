@@ -86,7 +86,7 @@ def test_a_reference_gets_every_variant_and_bears_them(tmp_path: Path) -> None:
     reference = reference_of(tmp_path, "torch.nn.functional.gelu(self.linear(x))", init="self.linear = torch.nn.Linear(64, 8)")
     found = trials_of(reference)
 
-    assert list(found) == ["signs_and_extremes", "one_element", "weights"]
+    assert list(found) == ["signs_and_extremes", "one_element", "last_element", "weights"]
     assert all(reference.is_sound(trial) for trial in found.values())
 
 
