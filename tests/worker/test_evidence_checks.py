@@ -270,3 +270,20 @@ def test_a_generator_left_elsewhere_is_a_note_not_a_failure() -> None:
 
     assert CHECKS["draws"](found).status is Status.PASS
     assert found.notes == ["the cpu generator is left in another state than the reference leaves it in"]
+
+
+def test_of_discrete_outputs_only_what_is_wrong_in_every_right_answer_counts() -> None:
+    class OneTie:
+        def wrong(self, index: int, actual: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+            return (actual != expected) & (torch.arange(actual.numel()) != 1)
+
+    places = torch.tensor([3, 1, 2])
+    both = evidence(torch.tensor([3, 2, 1]), places, undecided=OneTie())
+    tie = evidence(torch.tensor([3, 2, 2]), places, undecided=OneTie())
+
+    assert values.check(both).detail == (
+        "output: 1 of 3 elements differ, first at [2]: 1 against 2; besides, 1 of 3 elements at ties or rounding boundaries do not count"
+    )
+    assert values.check(tie).status is Status.PASS
+    assert tie.notes == ["output: accepted with other values, as right as the reference's (1 of 3 elements at ties or rounding boundaries)"]
+    assert outcome("values", torch.tensor([3, 2, 2]), places)[1] == "output: 1 of 3 elements differ, first at [1]: 2 against 1"
