@@ -359,7 +359,7 @@ class Worker:
         torch.set_num_threads(int(request["threads"]))
         memory.keep_freed_memory()
         self.globals.rebase_settings()
-        self.timed_call = _with_written(self.call, request["written"]) if request["written"] else self.call
+        self.timed_call = with_written(self.call, request["written"]) if request["written"] else self.call
         self.timer = slots.TIMERS[self.device.type](
             call=self.timed_call, inputs=self.arenas["inputs"], outputs=self.arenas["outputs"], places=request["outputs"]
         )
@@ -413,7 +413,7 @@ def load_module(path: Path, name: str) -> types.ModuleType:
     return module
 
 
-def _with_written(call: Callable[..., Any], written: list[int]) -> Callable[..., Any]:
+def with_written(call: Callable[..., Any], written: list[int]) -> Callable[..., Any]:
     """A call that gives, behind what it returns, the input tensors of these numbers, which are compared like it."""
     tensors_in = tensors.tensors_in
 

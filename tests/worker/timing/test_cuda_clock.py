@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 import torch
 
+from kbench.claims import Claims
 from kbench.records import Case
 from kbench.worker import memory
-from kbench.worker.candidate import failure
+from kbench.worker.candidate import failure, with_written
 from kbench.worker.evidence import Tolerance
 from kbench.worker.reference import CaseReference, Reference
-from kbench.worker.session import CandidateFault
+from kbench.worker.session import CandidateFault, forged
 from kbench.worker.timing import pairs, slots, steady
 from kbench.worker.timing.examine import CaseExaminer
 from kbench.worker.timing.pairs import CaseTimer
@@ -57,9 +58,10 @@ class FakeSide:
             self.arenas[name] = memory.Arena(n_bytes, torch.device("cpu"))
         return self.arenas[name]
 
-    def ask(self, _stage: str, op: str, **arguments: Any) -> dict[str, Any]:
+    def ask(self, _stage: str, op: str, **arguments: Any) -> Any:
         try:
-            return getattr(self, f"do_{op}", lambda **given: getattr(self._timer, op)(given))(**arguments)
+            answer = getattr(self, f"do_{op}", lambda **given: getattr(self._timer, op)(given))(**arguments)
+            return Claims(answer, forged) if isinstance(answer, dict) else answer
         except CandidateFault:
             raise
         except Exception as error:
@@ -67,7 +69,8 @@ class FakeSide:
 
     def do_prepare(self, outputs: Any, written: list[int], threads: int) -> dict[str, Any]:
         inputs, places = self.arenas["inputs"].memory, self.arenas["outputs"].memory
-        self._timer = slots.CudaTimer(call=self._call, inputs=inputs, outputs=places, places=outputs)
+        self._timed_call = with_written(self._call, written) if written else self._call
+        self._timer = slots.CudaTimer(call=self._timed_call, inputs=inputs, outputs=places, places=outputs)
         return {}
 
     def do_changes(self) -> dict[str, Any]:
@@ -75,12 +78,12 @@ class FakeSide:
 
     def do_burst(self, args: Any, calls: bool) -> torch.Tensor:
         if calls:
-            self._timer.hand_over([self._call(*given) for given in self._timer.arguments({"args": args})])
+            self._timer.hand_over([self._timed_call(*given) for given in self._timer.arguments({"args": args})])
         return self.arenas["outputs"].memory.clone()
 
     def do_chains(self, args: Any, kind: str, calls: int) -> dict[str, Any]:
         try:
-            self._steady = steady.Steady(self._timer, self._call, self._timer.arguments({"args": args}), kind=kind, calls=calls)
+            self._steady = steady.Steady(self._timer, self._timed_call, self._timer.arguments({"args": args}), kind=kind, calls=calls)
         except steady.CaptureError as error:
             return {"refused": str(error)}
         return {}
@@ -166,6 +169,21 @@ def test_a_model_that_changes_its_inputs_is_timed_on_inputs_of_its_own(gpu: Fake
 
     assert found["extra"]["candidate_graph_s"] == pytest.approx(20e-6, rel=0.01)
     assert timed(*sides)["speedup"] == pytest.approx(1.0, rel=1e-3)
+
+
+def test_a_timed_call_that_leaves_alone_what_the_reference_writes_into_is_refused(gpu: FakeGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairs, "_CHECKED_SHARE", 1.0)
+
+    def in_place(x: torch.Tensor) -> torch.Tensor:
+        gpu.launch(20e-6)
+        return x.mul_(1.5)
+
+    def aside(x: torch.Tensor) -> torch.Tensor:
+        gpu.launch(10e-6)
+        return x * 1.5
+
+    with pytest.raises(CandidateFault, match=r"input\[0\] after the call, .* of a timed call: 8 of 8 elements wrong"):
+        timed(case_of(tmp_path, REFERENCE.replace("x + 1", "x.mul_(1.5)")), in_place, aside)
 
 
 def test_swapped_sides_give_the_inverse(gpu: FakeGpu, reference: CaseReference) -> None:
@@ -302,8 +320,8 @@ def test_a_forged_list_of_kernels_is_a_note(gpu: FakeGpu, reference: CaseReferen
 
     calls = add_one(gpu, 10e-6), add_one(gpu, 4e-6)
     timing = timed(reference, *calls)
-    for forged in ({"count": "many"}, {"same": "yes"}, {"least": None}, {"list": "k"}):
-        monkeypatch.setattr(kernels, "trace", lambda _call, _arguments, _hide, forged=forged: {**KERNELS, **forged})
+    for claim in ({"count": "many"}, {"same": "yes"}, {"least": []}, {"list": "k"}):
+        monkeypatch.setattr(kernels, "trace", lambda _call, _arguments, _hide, claim=claim: {**KERNELS, **claim})
         assert any("no known form" in note for note in examined(reference, timing, *calls, known=dict(KERNELS))["notes"])
 
 
