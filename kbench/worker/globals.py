@@ -125,6 +125,7 @@ def _is_override(entry: str) -> bool:
 def prepare() -> None:
     """Find out before a fork what is the same in every one."""
     _own_code()
+    _namespaces()
     _overridden_operators()
 
 
@@ -132,8 +133,7 @@ class GlobalState:
     """Remembers how things were before a candidate was loaded, and names what is different now."""
 
     def __init__(self) -> None:
-        self._namespaces = [_Namespace(owner) for owner in _OWNERS]
-        self._known = {id(value) for namespace in self._namespaces for value in namespace.values}
+        self._namespaces, self._known = _namespaces()
         self._own = _own_code()
         self._settings = {name: _read(setting) for name, setting in _settings().items()}
 
@@ -186,6 +186,13 @@ class _Namespace:
             found += [name for name in now if name in self._hidable]
         prefix = getattr(self._owner, "__qualname__", None) or self._owner.__name__
         return [f"{prefix}.{name}" for name in dict.fromkeys(found) if id(now.get(name)) in known or not _is_torchs_own(now.get(name))]
+
+
+@functools.cache
+def _namespaces() -> tuple[list[_Namespace], set[int]]:
+    """Every namespace that is watched, and who is known in any."""
+    found = [_Namespace(owner) for owner in _OWNERS]
+    return found, {id(value) for namespace in found for value in namespace.values}
 
 
 @functools.cache

@@ -15,17 +15,20 @@ if TYPE_CHECKING:
     from kbench.worker.reference import CaseReference, Trial
 
 # The names under which a task's weaknesses are reported.
-ZEROS, CONSTANT, COPY, IGNORED = "task:zeros", "task:constant", "task:copy", "task:ignored_input"
+ZEROS, CONSTANT, COPY, IGNORED, FIXED = "task:zeros", "task:constant", "task:copy", "task:ignored_input", "task:constant_input"
 
 
 def weaknesses(reference: CaseReference, trials: Sequence[Trial]) -> list[CheckResult]:
-    """Find outputs that zeros, a constant or a copy of an input would pass for, and inputs that make no difference.
+    """Find outputs that zeros, a constant or a copy of an input would pass for, and inputs that make no difference or are never other ones.
 
     A task all of whose outputs are such has been refused before. Costs a forward for each input of a task that has several.
     """
     if len(trials) < 2 or reference.stateful:  # noqa: PLR2004 - one tells nothing of others
         return []
-    found = [*_of_outputs(reference, trials), *_of_inputs(reference, trials[0])]
+    ignored = _of_inputs(reference, trials[0])
+    found = [*_of_outputs(reference, trials), *ignored]
+    if not ignored and not _same_inputs(trials):
+        found += [(FIXED, f"{path} is the same in every call: a candidate that takes it for granted would pass") for path in _fixed(reference, trials)]
     return [CheckResult(name=name, status=Status.FAIL, detail=detail) for name, detail in found]
 
 
@@ -78,6 +81,40 @@ def _of_inputs(reference: CaseReference, first: Trial) -> list[tuple[str, str]]:
     # What the reference writes into need not be read.
     read = [(number, path) for number, path in enumerate(paths) if number not in first.written]
     return [(IGNORED, f"{path} makes no difference to the output") for number, path in read if _is_ignored(reference, first, number)]
+
+
+def _fixed(reference: CaseReference, trials: Sequence[Trial]) -> list[str]:
+    """Inputs that neither trials nor variants change: tensors, and numbers of which another one makes a difference."""
+    first = trials[0]
+    numbers = [index for index in range(len(first.args)) if _is_one_number(index, trials) and _counts(reference, first, index)]
+    paths = [path for path, spec in tensors.leaves(tensors.describe(first.args, trusted=True), "input") if spec["k"] == "tensor"]
+    same = [number for number in range(len(paths)) if number not in first.written and _is_one_tensor(number, trials)]
+    if same and reference.beyond_inputs:
+        beyond = [first, *reference.variants()]
+        same = [number for number in same if _is_one_tensor(number, beyond)]
+    return [*(f"input[{index}], {first.args[index]}," for index in numbers), *(paths[number] for number in same)]
+
+
+def _is_one_number(index: int, trials: Sequence[Trial]) -> bool:
+    found = [trial.args[index] if index < len(trial.args) else None for trial in trials]
+    return type(found[0]) in (bool, int, float) and all(type(value) is type(found[0]) and value == found[0] for value in found)
+
+
+def _is_one_tensor(number: int, trials: Sequence[Trial]) -> bool:
+    first, *others = ([tensor for at, tensor in enumerate(tensors.tensors_in(trial.args)) if at == number] for trial in trials)
+    return bool(first[0].numel()) and all(other and other[0].dtype == first[0].dtype and torch.equal(first[0], other[0]) for other in others)
+
+
+def _counts(reference: CaseReference, first: Trial, index: int) -> bool:
+    """Whether another number in an input's place, which the reference bears, gives other outputs."""
+    value = first.args[index]
+    for other in (not value,) if isinstance(value, bool) else (value + 1, value - 1, value / 2 if isinstance(value, float) else 0):
+        args = list(tensors.clone(first.args))
+        args[index] = other
+        outputs = reference.outputs_of(args, first.seed)
+        if outputs is not None and not reference.agree(outputs, first.expected):
+            return True
+    return False
 
 
 def _is_ignored(reference: CaseReference, first: Trial, number: int) -> bool:

@@ -129,3 +129,32 @@ def test_an_input_that_makes_no_difference_is_named(tmp_path: Path, other: str) 
 @pytest.mark.parametrize(("forward", "other"), [("x.masked_fill(~y, 0.0)", "torch.ones(16, dtype=torch.bool)"), ("x[:, y]", "torch.arange(16)")])
 def test_a_mask_and_an_index_that_are_used_are_not_named(tmp_path: Path, forward: str, other: str) -> None:
     assert "task:ignored_input" not in names(case_of(tmp_path, forward, f"torch.randn(8, 16), {other}", "x, y"))
+
+
+@pytest.mark.parametrize(
+    ("forward", "other", "told"),
+    [
+        ("torch.softmax(x / y, -1)", "1.0", "input[1], 1.0, is the same"),
+        ("torch.tanh(x).tril() if y else torch.tanh(x)", "False", "input[1], False, is the same"),
+        ("torch.cumsum(x, y)", "0", "input[1], 0, is the same"),
+        ("torch.tanh(x) * (torch.arange(16) < y[:, None])", "torch.full((8,), 16)", "input[1] is the same"),
+    ],
+)
+def test_an_input_that_is_never_another_one_is_named(tmp_path: Path, forward: str, other: str, told: str) -> None:
+    """A candidate that ignores it would pass."""
+    case = case_of(tmp_path, forward, f"torch.randn(8, 16), {other}", "x, y")
+
+    assert [(weakness.name, weakness.detail.partition(" in every")[0]) for weakness in case.weaknesses] == [("task:constant_input", told)]
+
+
+@pytest.mark.parametrize(
+    ("forward", "other"),
+    [
+        ("torch.tanh(x)", "1.0"),
+        ("torch.tanh(x) * y", "float(torch.rand(()))"),
+        ("torch.tanh(x) * y", "torch.full((16,), 3.0)"),
+        ("x[:, y]", "torch.randperm(16)"),
+    ],
+)
+def test_an_input_that_makes_no_difference_or_is_drawn_or_varied_is_not_named(tmp_path: Path, forward: str, other: str) -> None:
+    assert "task:constant_input" not in names(case_of(tmp_path, forward, f"torch.randn(8, 16), {other}", "x, y"))
