@@ -165,7 +165,7 @@ class Worker:
         prepare = self.emulation.prepare if self.emulation is not None else None
         intercept.install_over(self._build_socket, prepare=prepare)
         memory.set_malloc_fill(0)
-        with self._running(draws_there=False):
+        with self._running(draws_there=False), self.globals.odd_threads():
             module = load_module(Path(request["path"]), request["module"])
         self.factory = getattr(module, request["model"], None)
         if not callable(self.factory):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import ctypes
 import functools
 import gc
@@ -43,6 +44,9 @@ _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _VARIABLES = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "LD_PRELOAD", "LD_AUDIT", "PYTHONSTARTUP")
 # Keys of the dispatcher under which an operator's own code lies; torch.compile registers under others.
 _DISPATCH_KEYS = ("CPU", "CUDA", "AutogradCPU", "AutogradCUDA", "CompositeImplicitAutograd", "CompositeExplicitAutograd")
+
+# Numbers of threads that nobody asks for, where they are not those of the cores.
+_ODD_THREADS = (13, 11, 7)
 
 # Bound before a candidate can patch them.
 _is, _all = operator.is_, all
@@ -136,6 +140,21 @@ class GlobalState:
         self._namespaces, self._known = _namespaces()
         self._own = _own_code()
         self._settings = {name: _read(setting) for name, setting in _settings().items()}
+
+    @contextlib.contextmanager
+    def odd_threads(self) -> Iterator[None]:
+        """Import something under a number of threads that nobody sets: who sets one of his own shows, though it be the usual one.
+
+        No model is to run so: torch.compile compiles anew for another number.
+        """
+        usual, cores = torch.get_num_threads(), os.cpu_count() or 1
+        odd = next(number for number in _ODD_THREADS if number not in (usual, cores, cores - 1))
+        torch.set_num_threads(odd)
+        self._settings["threads"] = odd
+        yield
+        if torch.get_num_threads() == odd:
+            torch.set_num_threads(usual)
+            self._settings["threads"] = usual
 
     def rebase_settings(self) -> None:
         """Take the settings as they are now for how things should be."""
