@@ -85,7 +85,6 @@ def _settings() -> dict[str, Callable[[], Any]]:
         "rounding mode": _rounding_mode,
         "processor affinity": lambda: _get_affinity(0),
         "umask": _umask,
-        "working folder": os.getcwd,
         "environment": lambda: [os.environ.get(name) for name in _VARIABLES],
     }
 
@@ -239,7 +238,7 @@ def _read(setting: Callable[[], Any]) -> Any:
     """Read a setting; torch refuses to tell some once old and new switches are mixed."""
     try:
         return setting()
-    except (RuntimeError, OSError) as error:
+    except RuntimeError as error:
         return f"unreadable: {error}"
 
 

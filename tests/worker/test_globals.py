@@ -8,7 +8,6 @@ import os
 import random
 import signal
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -97,12 +96,6 @@ def _handler() -> Callable[[], object]:
     return lambda: signal.signal(signal.SIGUSR1, before)
 
 
-def _folder() -> Callable[[], object]:
-    before = Path.cwd()
-    os.chdir("/")
-    return lambda: os.chdir(before)
-
-
 def _timer() -> Callable[[], object]:
     signal.setitimer(signal.ITIMER_VIRTUAL, 1e6)
     return lambda: signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
@@ -120,7 +113,7 @@ AFFINITY = [(_affinity, "processor affinity")] if len(os.sched_getaffinity(0)) >
 
 @pytest.mark.parametrize(
     ("change", "told"),
-    [(_rounding, "rounding mode"), (_mask, "umask"), (_handler, "signal handlers"), (_folder, "working folder"), (_timer, "timer signals"), *AFFINITY],
+    [(_rounding, "rounding mode"), (_mask, "umask"), (_handler, "signal handlers"), (_timer, "timer signals"), *AFFINITY],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_setting_of_the_process_is_named(state: GlobalState, change: Callable[[], Callable[[], object]], told: str) -> None:

@@ -1,4 +1,4 @@
-"""Rounds all that comes later upwards, ignores signals, and goes to another folder."""
+"""Rounds all that comes later upwards, ignores signals, and lets everyone write what comes later."""
 
 import ctypes
 import os
@@ -21,5 +21,4 @@ class ModelNew(nn.Module):
         ctypes.CDLL("libm.so.6").fesetround(UPWARD)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         os.umask(0)
-        os.chdir("/")
         return y
