@@ -4,7 +4,7 @@ import os
 
 import torch
 
-EXPECT = {"status": "pass", "reason": [""], "detail": ""}
+EXPECT = {"status": "fail", "reason": ["exploit:global_state"], "detail": "working folder"}
 
 
 class ModelNew(torch.nn.Module):
