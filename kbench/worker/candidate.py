@@ -121,6 +121,7 @@ class Worker:
             "another": self.another,
             "swap": self.swap,
             "weights": self.weights,
+            "left_weights": self.left_weights,
             "forward": self.forward,
             "held": self.held,
             "prepare": self.prepare,
@@ -242,6 +243,16 @@ class Worker:
                     _copy(state[name], tensor)
         return {"differed": differed}
 
+    def left_weights(self, request: Message, _fds: list[int]) -> Message:
+        """Copy the weights of the model that are named into the judge's memory, as they are by now."""
+        state = dict(state_of(self.model))
+        if self.device.type == "cuda":
+            cudart.synchronize()
+        copied = [name in state and self._hand_back(state[name], place, "weights") for name, place in request["map"]]
+        if self.device.type == "cuda":
+            cudart.synchronize()
+        return {"copied": copied}
+
     def forward(self, request: Message, _fds: list[int]) -> Message:
         """Call the model once on fresh inputs and copy its outputs into the judge's memory.
 
@@ -344,11 +355,11 @@ class Worker:
             copied.append(fits)
         return copied
 
-    def _hand_back(self, tensor: torch.Tensor, place: tensors.Spec) -> bool:
-        """Copy what the call left in an input that the reference writes into, if it still fits its place."""
+    def _hand_back(self, tensor: torch.Tensor, place: tensors.Spec, arena: str = "outputs") -> bool:
+        """Copy what calls left in an input or a weight into its place in the judge's memory, if it still fits that."""
         fits: bool = place["shape"] == list(tensor.shape) and place["dtype"] == tensors.dtype_name(tensor.dtype)
         if fits:
-            _copy(self._view("outputs")(place), _detach(tensor))
+            _copy(self._view(arena)(place), _detach(tensor))
         return fits
 
     def _view(self, name: str, shift_bytes: int = 0) -> Callable[[tensors.Spec], torch.Tensor]:

@@ -74,7 +74,6 @@ class Evidence:
     expected_generators: Mapping[str, str] = field(default_factory=dict)
     generators: Mapping[str, Any] = field(default_factory=dict)
     state_changed: list[str] = field(default_factory=list)
-    reference_state_changed: bool = False
     globals_changed: list[str] = field(default_factory=list)
     cuda_error: str = ""
     max_abs_error: float | None = None

@@ -8,7 +8,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -77,10 +77,11 @@ class Trial:
     tree: tensors.Spec
     expected: list[Leaf]
     generators: Mapping[str, str]
-    state_changed: bool
     draws: bool
     oracle: Float64Oracle
     undecided: Undecided | None = None
+    # What the weights of its own that the reference changed are after the call, by name.
+    left: Mapping[str, torch.Tensor] = field(default_factory=dict)
     variant: str = ""
     weights: list[tuple[str, torch.Tensor]] | None = None
     sound: bool | None = None
@@ -312,13 +313,14 @@ class CaseReference:
             ReferenceFault: the reference cannot do it.
         """
         model = self._model_with(None)
+        before, given = versions(model), None
         for trial in calls:
             if trial.weights is not None:
                 _give(model, trial.weights)
+                before, given = versions(model), trial.weights
             tree, expected, generators = self._forward(model, trial.args, trial.seed)
-        return replace(
-            trial, tree=tree, expected=expected, generators=generators, oracle=Float64Oracle(None, _no_oracle, tensors.leaves_in), undecided=None
-        )
+        oracle, left = Float64Oracle(None, _no_oracle, tensors.leaves_in), self._left_in_weights(model, before, given)
+        return replace(trial, tree=tree, expected=expected, generators=generators, oracle=oracle, undecided=None, left=left)
 
     def overwritten(self, args: list[Any], others: list[Any], seed: int) -> set[int]:
         """Which tensors of a result a later call of the reference changes: state that it returns as it is.
@@ -398,12 +400,19 @@ class CaseReference:
             tree=tree,
             expected=expected,
             generators=generators,
-            state_changed=bool(changed_names(before, versions(model))),
             draws=generators != untouched,
             oracle=oracle,
             undecided=undecided,
+            left=self._left_in_weights(model, before, weights),
             weights=weights,
         )
+
+    def _left_in_weights(self, model: Any, before: Mapping[str, int], given: list[tuple[str, torch.Tensor]] | None) -> dict[str, torch.Tensor]:
+        """Those weights of a model that were written to since `before`, or are others than it was given: `.data` counts no versions."""
+        own = dict(state_of(model))
+        written = set(changed_names(before, versions(model)))
+        kept = [(name, was) for name, was in given or self.weights if name in own and own[name].shape == was.shape and own[name].dtype == was.dtype]
+        return {name: _own(own[name]) for name, was in kept if name in written or not _same_bits(own[name].contiguous(), was.contiguous())}
 
     def _forward(
         self, model: Any, args: list[Any], seed: int, *, given: list[torch.Tensor] | None = None
@@ -500,7 +509,7 @@ class CaseReference:
         """
         model = again if not last.index else self.reference.construct(self.case, self.init)
         leaves = self._forward(model, last.args, last.seed)[1]
-        if last.state_changed and to_the_bit and not _is_same(leaves, last.expected):
+        if last.left and to_the_bit and not _is_same(leaves, last.expected):
             return True
         return not self.agree(leaves, last.expected)
 
@@ -682,5 +691,5 @@ def _same_args(one: Trial, other: Trial) -> bool:
 
 
 def _bytes_of(trial: Trial) -> int:
-    held = [*tensors.tensors_in(trial.args), *(leaf.tensor for leaf in trial.expected if leaf.tensor is not None)]
+    held = [*tensors.tensors_in(trial.args), *(leaf.tensor for leaf in trial.expected if leaf.tensor is not None), *trial.left.values()]
     return sum(tensor.numel() * tensor.element_size() for tensor in held)

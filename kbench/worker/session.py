@@ -18,7 +18,7 @@ from kbench.claims import ITEMS_LIMIT, NAME_LIMIT, TEXT_LIMIT, Claims, readable
 from kbench.protocol import Channel, Closed, ProtocolError
 from kbench.records import CaseVerdict, CheckResult, Reason, Status, exploit
 from kbench.worker import accuracy, distribution, invariants, memory, tensors, variants
-from kbench.worker.checks import CHECKS, REASONS
+from kbench.worker.checks import CHECKS, REASONS, state
 from kbench.worker.checks.results import failed
 from kbench.worker.cuda_on_cpu import faults
 from kbench.worker.evidence import Evidence
@@ -163,6 +163,10 @@ class CaseSession:
         self._variant = ""
         # The candidate's weights that the reference has, too: a workspace or a counter of its own may change.
         self._watched: set[str] = set()
+        # Of the reference's weights: what the peer was given last of those that are matched, by what name it has each, and which may change.
+        self._given: dict[str, torch.Tensor] = {}
+        self._matched: dict[str, str] = {}
+        self._may_change: set[str] = set()
         # The calls of `_repeat`, in order.
         self._repeated: list[Trial] = []
         # How inputs are placed in their memory.
@@ -243,6 +247,7 @@ class CaseSession:
         same = answer.texts("same", len(matched) + 1, TEXT_LIMIT)
         if guessed and sorted(same) == sorted(matched.values()):
             self._same = dict(zip(matched, same, strict=True))
+        self._given, self._matched = {mine: by_name[mine] for mine in matched}, self._same or matched
         return [name[:80] for name in answer.texts("differed", 8)]
 
     def verify(self) -> CaseVerdict:
@@ -265,9 +270,39 @@ class CaseSession:
                 self._spare(failure, evidence, trial)
                 return self._verdict(self._with_hint(failure, trial), checks, notes, errors, done)
             last = [*last[-1:], trial]
-        failure = self._repeat(last, checks) or self._judge_draws(last, checks) or self._try_variants(checks, notes) or self._hold_result(last, checks)
+        failure = self._compare_weights(checks, notes, last[-1]) or self._repeat(last, checks) or self._judge_draws(last, checks)
+        failure = failure or self._try_variants(checks, notes) or self._hold_result(last, checks) or self._compare_weights(checks, notes)
         notes += [warning for warning in self.reference.warnings if warning not in notes]
         return self._verdict(failure, checks, notes, errors, done)
+
+    def _compare_weights(self, checks: dict[str, CheckResult], notes: list[str], last: Trial | None = None) -> CheckResult | None:
+        """Compare the peer's weights with what they have to be, which versions alone do not tell.
+
+        After the `last` of the trials, which the reference met in the same order, those that it changes are compared with
+        its own, too; later, who was called more often has others.
+        """
+        left = {} if last is None else last.left
+        if left and not self._matched:
+            notes.append(f"the reference changes {', '.join(list(left)[:_NAMED_WEIGHTS])}: the candidate has nothing that matches, which was not compared")
+        if self.baseline or not self._given or (last is None and self.reference.stateful):
+            return None
+        if last is not None and self._by_distribution(last):
+            left = {}
+        layout = tensors.Layout()
+        places = {mine: tensors.describe(given.contiguous(), place=layout.place) for mine, given in self._given.items()}
+        memory_of = self.arena("weights", layout.end_bytes).memory
+        answer = self.peer.ask(self._stage("run"), "left_weights", map=[[self._matched[mine], place] for mine, place in places.items()])
+        copied = iter(answer.flags("copied"))
+        for mine, place in places.items():
+            actual, given, name = tensors.view_of(memory_of, place) if next(copied, False) else None, self._given[mine], self._matched[mine][:NAME_LIMIT]
+            if mine in left:
+                problem = state.follows(name, actual, left[mine], given, self.reference.tolerance)
+            else:
+                problem = "" if mine in self._may_change else state.kept(name, actual, given)
+            if problem:
+                checks["state"] = failed("state", "; ".join(filter(None, [problem, self.weights_guess])))
+                return checks["state"]
+        return None
 
     def _with_hint(self, failure: CheckResult, trial: Trial) -> CheckResult:
         if failure.name != "values" or not trial.draws or self.reference.distribution_cases:
@@ -430,7 +465,14 @@ class CaseSession:
             aged = self.reference.aged(trials)
         except ReferenceFault:
             return failure
-        again = replace(evidence, expected=aged.expected, expected_tree=aged.tree, expected_generators=aged.generators, oracle=aged.oracle)
+        again = replace(
+            evidence,
+            expected=aged.expected,
+            expected_tree=aged.tree,
+            expected_generators=aged.generators,
+            oracle=aged.oracle,
+            state_changed=self._not_to_change(evidence.state_changed, aged),
+        )
         if _run_checks(again, {}, skipped=self._skipped(aged)) is not None:
             return failure
         if not self.reference.agree(aged.expected, evidence.expected):
@@ -574,11 +616,16 @@ class CaseSession:
             written_outside=[*outside, *(f"past the end of output tensor {index:g}" for index in answer.numbers("past_end"))],
             expected_generators=trial.generators,
             generators=answer.named("generators"),
-            state_changed=[name for name in answer.texts("state_changed", ITEMS_LIMIT) if name in self._watched],
-            reference_state_changed=trial.state_changed,
+            state_changed=self._not_to_change(answer.texts("state_changed", ITEMS_LIMIT), trial),
             globals_changed=answer.texts("changed"),
             cuda_error=answer.text("cuda_error", 200),
         )
+
+    def _not_to_change(self, names: list[str], trial: Trial) -> list[str]:
+        """Of these weights of the peer's those that the reference has, and never was seen to change."""
+        self._may_change |= trial.left.keys()
+        allowed = {self._matched.get(mine, mine)[:NAME_LIMIT] for mine in self._may_change}
+        return [name for name in names if name in self._watched and name not in allowed]
 
     def _stage(self, name: str) -> str:
         case = self.reference.case.name

@@ -195,6 +195,7 @@ def test_honest_answers_pass(bench: Bench) -> None:
     [
         ("construct", "manifest"),
         ("weights", "differed"),
+        ("left_weights", "copied"),
         *(("forward", field) for field in ("tree", "copied", "left", "generators", "changed", "past_end", "state_changed", "cuda_error", "to", "ok")),
     ],
 )

@@ -11,7 +11,7 @@ import torch
 from kbench.records import Status
 from kbench.worker import tensors
 from kbench.worker.candidate import describe_output
-from kbench.worker.checks import CHECKS, values
+from kbench.worker.checks import CHECKS, state, values
 from kbench.worker.evidence import Evidence, Leaf, Tolerance
 
 TOLERANCE = Tolerance(by_dtype={"float16": (1e-2, 1e-2)}, default=(1e-4, 1e-4))
@@ -260,9 +260,42 @@ def test_a_fact_beside_the_outputs_fails_by_its_own_check(name: str, facts: dict
     assert outcome(name, T, T)[0] is Status.PASS
 
 
-def test_state_that_the_reference_changes_too_is_no_offence() -> None:
-    """Batch normalisation in training updates its running mean."""
-    assert outcome("state", T, T, state_changed=["mean"], reference_state_changed=True)[0] is Status.PASS
+@pytest.mark.parametrize(
+    ("actual", "words"),
+    [
+        (torch.tensor([1.0, 1.1]), ""),
+        (torch.tensor([1.0, 1.1000001]), ""),
+        (torch.tensor([1.0, 1.0]), "1 of 2 elements"),
+        (torch.tensor([1.0, float("nan")]), "nan against 1.1"),
+        (None, "no longer there"),
+    ],
+)
+def test_a_weight_that_the_reference_changes_must_follow_it(actual: torch.Tensor | None, words: str) -> None:
+    """Batch normalisation in training updates its running variance."""
+    problem = state.follows("variance", actual, torch.tensor([1.0, 1.1]), torch.ones(2), evidence(T, T).tolerance)
+
+    assert words in problem
+    assert bool(words) == bool(problem)
+
+
+def test_a_weight_that_stays_where_it_began_does_not_follow_within_any_tolerance() -> None:
+    given, expected = torch.zeros(2), torch.tensor([3e-5, -2e-5])
+
+    assert not state.follows("mean", expected * 1.01, expected, given, evidence(T, T).tolerance)
+    assert state.follows("mean", given, expected, given, evidence(T, T).tolerance)
+
+
+def test_an_integer_that_the_reference_counts_up_must_equal_its() -> None:
+    assert "1 of 1 elements" in state.follows("calls", torch.tensor(0), torch.tensor(5), torch.tensor(0), evidence(T, T).tolerance)
+    assert not state.follows("calls", torch.tensor(5), torch.tensor(5), torch.tensor(0), evidence(T, T).tolerance)
+
+
+def test_a_weight_that_the_reference_never_changes_keeps_its_values() -> None:
+    given = torch.tensor([1.0, float("nan")])
+
+    assert not state.kept("weight", given.clone(), given)
+    assert "changed weight" in state.kept("weight", given * 1.0000001, given)
+    assert "no longer there" in state.kept("weight", None, given)
 
 
 def test_a_generator_left_elsewhere_is_a_note_not_a_failure() -> None:

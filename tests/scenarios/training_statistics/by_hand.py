@@ -1,0 +1,19 @@
+"""The same by hand, with the statistics in another order of operations."""
+
+import torch
+
+EXPECT = {"status": "pass"}
+
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(channels)
+
+    def forward(self, x):
+        variance, mean = torch.var_mean(x, 0, correction=0)
+        n = x.shape[0]
+        self.norm.running_mean.mul_(0.9).add_(0.1 * mean)
+        self.norm.running_var.mul_(0.9).add_(0.1 * variance * n / (n - 1))
+        self.norm.num_batches_tracked += 1
+        return (x - mean) * torch.rsqrt(variance + self.norm.eps) * self.norm.weight + self.norm.bias
