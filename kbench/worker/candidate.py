@@ -59,6 +59,8 @@ _copy = torch.Tensor.copy_
 _now_ns = time.perf_counter_ns
 _fill = torch.Tensor.fill_
 _detach = torch.Tensor.detach
+# A model may have methods of its own by these names, which tell of none.
+_named_parameters, _named_buffers = torch.nn.Module.named_parameters, torch.nn.Module.named_buffers
 
 
 def prepare() -> None:
@@ -267,6 +269,7 @@ class Worker:
         else:
             args = self.emulation.rebuild(request["args"], self.arenas["inputs"], shift_bytes=request.get("shift", 0))
         lent = tensors.tensors_in(args)
+        forms = [form(tensor) for tensor in lent]
         before = versions(self.model)
         way, call = ways.WAYS[request.get("way", "plain")], self.call
         if way.rehearse is not None:
@@ -291,7 +294,8 @@ class Worker:
             left = [self._hand_back(lent[number], place) for number, place in request["written"]]
         least, most = _DELAY_CYCLES
         self._delay_cycles = min(most, max(least, 2 * _CYCLES_A_NS * (_now_ns() - started_ns)))
-        answer = {"tree": spec, "copied": copied, "left": left, "generators": state, "changed": self.globals.changes()}
+        reformed = [number for number, tensor in enumerate(lent) if form(tensor) != forms[number]]
+        answer = {"tree": spec, "reformed": reformed, "copied": copied, "left": left, "generators": state, "changed": self.globals.changes()}
         if self.device.type == "cuda":
             answer["cuda_error"] = cudart.last_error()
             cudart.synchronize()
@@ -448,7 +452,7 @@ def state_of(model: object) -> list[tuple[str, torch.Tensor]]:
     """The parameters and buffers of a model, in its own order; none for what is no Module."""
     if not isinstance(model, torch.nn.Module):
         return []
-    return [*model.named_parameters(), *model.named_buffers()]
+    return [*_named_parameters(model), *_named_buffers(model)]
 
 
 def _in_own_order(state: Mapping[str, torch.Tensor], given: list[tuple[str, torch.Tensor]]) -> list[str]:
@@ -462,6 +466,11 @@ def _in_own_order(state: Mapping[str, torch.Tensor], given: list[tuple[str, torc
         del left[name]
         found.append(name)
     return found
+
+
+def form(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """What a caller may rely on of a tensor besides its values."""
+    return tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.data_ptr(), tensor.requires_grad
 
 
 def versions(model: object) -> dict[str, int]:

@@ -53,7 +53,7 @@ class Oracle(Protocol):
 class Evidence:
     """One call of a candidate.
 
-    `tree`, `generators`, `state_changed`, `globals_changed` and `cuda_error` are claims of the
+    `tree`, `inputs_reformed`, `generators`, `state_changed`, `globals_changed` and `cuda_error` are claims of the
     candidate's process. `actual` are copies that the judge took of its own memory, None where the
     candidate gave nothing that fits. `undecided` knows other right answers of outputs that are no floats. With
     `is_variant` the absolute tolerance grows with the output, too.
@@ -70,6 +70,7 @@ class Evidence:
     undecided: Undecided | None = None
     is_variant: bool = False
     inputs_changed: list[str] = field(default_factory=list)
+    inputs_reformed: list[str] = field(default_factory=list)
     written_outside: list[str] = field(default_factory=list)
     expected_generators: Mapping[str, str] = field(default_factory=dict)
     generators: Mapping[str, Any] = field(default_factory=dict)

@@ -53,9 +53,9 @@ class Arena:
             fcntl.fcntl(self.fd, _F_ADD_SEALS, _F_SEAL_SHRINK_GROW_SEAL)
             self.memory = _map(self.fd, self.n_bytes)
 
-    def poison(self) -> None:
-        """Fill all of it with the poison pattern."""
-        self.memory.fill_(POISON_BYTE)
+    def poison(self, byte: int = POISON_BYTE) -> None:
+        """Fill all of it with one byte that nobody takes for a result."""
+        self.memory.fill_(byte)
 
     def message(self) -> tuple[dict[str, Any], list[int]]:
         """What the other side needs to open it: a message and the descriptors to send along."""

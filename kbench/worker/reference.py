@@ -17,7 +17,7 @@ import torch
 
 from kbench.records import Case, CheckResult
 from kbench.worker import admission, invariants, problem, tensors, variants
-from kbench.worker.candidate import changed_names, describe_output, load_module, state_of, versions
+from kbench.worker.candidate import changed_names, describe_output, form, load_module, state_of, versions
 from kbench.worker.checks.values import difference, rms
 from kbench.worker.discrete import Undecided
 from kbench.worker.evidence import Leaf, Tolerance
@@ -421,7 +421,7 @@ class CaseReference:
         own = tensors.clone(args)
         held = tensors.leaves_in(own)
         lent = tensors.tensors_in(own)
-        versions = [tensor._version for tensor in lent]
+        before = [(tensor._version, form(tensor)) for tensor in lent]
         seed_everything(seed)
         with as_fault("Model.forward raised"), torch.no_grad(), self.reference.calling():
             result = model(*own)
@@ -436,7 +436,7 @@ class CaseReference:
             expected.append(Leaf(path=path, spec=spec, tensor=_own(next(remaining)) if spec["k"] == "tensor" else None))
         # A version alone misses what an extension wrote, bits alone what was the same before.
         originals = tensors.tensors_in(args)
-        is_written = [now._version != version or not _same_bits(now, was) for now, version, was in zip(lent, versions, originals, strict=True)]
+        is_written = [(now._version, form(now)) != then or not _same_bits(now, was) for now, then, was in zip(lent, before, originals, strict=True)]
         if any(is_written):
             expected += _left_in(args, lent, is_written)
         if all(leaf.spec["k"] == "none" for leaf in expected):

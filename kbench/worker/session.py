@@ -27,6 +27,9 @@ from kbench.worker.seeding import generator_state, seed_everything
 
 # malloc's fill for the trials in turn; each makes floats of every kind huge or tiny, never plausible.
 _FILLS = (0x01, 0x80, 0x55)
+# What lies around inputs in the calls in turn: NaN and -1, which a maximum and a comparison ignore, then huge and negative huge
+# numbers of every dtype (float16, too).
+_POISONS = (memory.POISON_BYTE, memory.POISON_BYTE, 0x7B, 0xFB)
 # The last trial is repeated at least and at most so often, and for so long in between.
 _REPEATS = (2, 30)
 _REPEAT_S = 0.03
@@ -169,6 +172,7 @@ class CaseSession:
         self._may_change: set[str] = set()
         # The calls of `_repeat`, in order.
         self._repeated: list[Trial] = []
+        self._calls = 0
         # How inputs are placed in their memory.
         self.layout = tensors.Layout
         self._random = random.Random(secrets.randbits(64))  # noqa: S311 - addresses, not keys
@@ -363,6 +367,7 @@ class CaseSession:
             if trial.weights is not None:
                 matched, how = self._match(trial.weights)
                 if how == "unmatched":
+                    notes.append(f"variant `{trial.variant}` was not tried: the candidate has no weights that match the reference's")
                     continue
                 self._give_weights(trial.weights, matched)
             self._variant = trial.variant
@@ -562,7 +567,8 @@ class CaseSession:
         end = tensors.aligned(layout.end_bytes)
         staged = end if self.device.type == "cuda" or rehearsal is not None else 0
         inputs = self.arena("inputs", end + staged)
-        inputs.poison()
+        inputs.poison(_POISONS[self._calls % len(_POISONS)])
+        self._calls += 1
         tensors.write_tree(inputs.memory, args, trial.args, shift_bytes=staged)
         if rehearsal is not None:
             fits = tensors.describe(rehearsal, place=self.layout(start).place, trusted=True) == args
@@ -603,6 +609,8 @@ class CaseSession:
             place = next(remaining)
             actual.append(tensors.view_of(snapshot, place) if next(given if leaf.input is None else left, False) else None)
         changed, outside = _compare_inputs(now, master, args, trial)
+        paths = [path for path, leaf in tensors.leaves(args, "input") if leaf["k"] == "tensor"]
+        others = set(range(len(paths))) - set(trial.written)
         return Evidence(
             expected=trial.expected,
             expected_tree=trial.tree,
@@ -613,6 +621,7 @@ class CaseSession:
             oracle=trial.oracle,
             undecided=trial.undecided,
             inputs_changed=changed,
+            inputs_reformed=[paths[int(number)] for number in answer.numbers("reformed") if number in others],
             written_outside=[*outside, *(f"past the end of output tensor {index:g}" for index in answer.numbers("past_end"))],
             expected_generators=trial.generators,
             generators=answer.named("generators"),

@@ -196,7 +196,10 @@ def test_honest_answers_pass(bench: Bench) -> None:
         ("construct", "manifest"),
         ("weights", "differed"),
         ("left_weights", "copied"),
-        *(("forward", field) for field in ("tree", "copied", "left", "generators", "changed", "past_end", "state_changed", "cuda_error", "to", "ok")),
+        *(
+            ("forward", field)
+            for field in ("tree", "copied", "left", "reformed", "generators", "changed", "past_end", "state_changed", "cuda_error", "to", "ok")
+        ),
     ],
 )
 def test_a_claim_in_verification_is_the_candidates_fault_at_most(bench: Bench, op: str, field: str) -> None:

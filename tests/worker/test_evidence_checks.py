@@ -246,6 +246,7 @@ def test_errors_are_kept_for_the_record() -> None:
     ("name", "facts", "words"),
     [
         ("mutation", {"inputs_changed": ["input[0]"]}, "input[0] modified"),
+        ("mutation", {"inputs_reformed": ["input[0]"]}, "input[0]: another shape"),
         ("mutation", {"written_outside": ["past the end of output tensor 0"]}, "past the end"),
         ("state", {"state_changed": ["weight"]}, "weight"),
         ("patched", {"globals_changed": ["torch.allclose"]}, "torch.allclose"),

@@ -11,6 +11,8 @@ def check(evidence: Evidence) -> CheckResult:
     """Compare bit for bit what the judge lent; what the reference itself writes into was compared with what it leaves there."""
     if evidence.inputs_changed:
         return failed("mutation", f"{', '.join(evidence.inputs_changed)} modified by the call")
+    if evidence.inputs_reformed:
+        return failed("mutation", f"{', '.join(evidence.inputs_reformed)}: another shape, stride, memory or requires_grad after the call")
     if evidence.written_outside:
         return failed("mutation", f"the call wrote where it must not: {evidence.written_outside[0]}")
     return passed("mutation")
