@@ -33,6 +33,8 @@ _MOST_SMALL, _MOST_LARGE, _MOST_DICTS = 128, 128, 400
 _LARGE_BYTES = (512, 9000)
 # What lies in shared memory that nobody has written: every float dtype reads it as NaN, integers as -1.
 POISON_BYTE = 0xFF
+# A maximum and a comparison ignore NaN and -1, but not huge and negative huge numbers, which these are in every dtype (float16, too).
+POISON_BYTES = (POISON_BYTE, 0x7B, 0xFB)
 
 
 class Arena:

@@ -27,9 +27,8 @@ from kbench.worker.seeding import generator_state, seed_everything
 
 # malloc's fill for the trials in turn; each makes floats of every kind huge or tiny, never plausible.
 _FILLS = (0x01, 0x80, 0x55)
-# What lies around inputs in the calls in turn: NaN and -1, which a maximum and a comparison ignore, then huge and negative huge
-# numbers of every dtype (float16, too).
-_POISONS = (memory.POISON_BYTE, memory.POISON_BYTE, 0x7B, 0xFB)
+# What lies around inputs in the calls in turn.
+_POISONS = (memory.POISON_BYTE, *memory.POISON_BYTES)
 # The last trial is repeated at least and at most so often, and for so long in between.
 _REPEATS = (2, 30)
 _REPEAT_S = 0.03

@@ -321,3 +321,11 @@ def test_of_discrete_outputs_only_what_is_wrong_in_every_right_answer_counts() -
     assert values.check(tie).status is Status.PASS
     assert tie.notes == ["output: accepted with other values, as right as the reference's (1 of 3 elements at ties or rounding boundaries)"]
     assert outcome("values", torch.tensor([3, 2, 2]), places)[1] == "output: 1 of 3 elements differ, first at [1]: 2 against 1"
+
+
+@pytest.mark.parametrize("byte", [0x7B, 0xFB])
+def test_a_huge_number_from_where_no_input_lies_is_told_as_such(byte: int) -> None:
+    huge = torch.full((4,), byte, dtype=torch.uint8).view(torch.float32)
+
+    assert "where no input lies" in outcome("values", huge, torch.ones(1))[1]
+    assert "where no input lies" not in outcome("values", huge * 2, torch.ones(1))[1]

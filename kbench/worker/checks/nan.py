@@ -5,12 +5,8 @@ from __future__ import annotations
 import torch
 
 from kbench.records import CheckResult
-from kbench.worker.checks.results import failed, passed
+from kbench.worker.checks.results import failed, no_input, passed
 from kbench.worker.evidence import Evidence
-from kbench.worker.memory import POISON_BYTE
-
-# What NaN of the judge's own making tells.
-_NO_INPUT = "; they were read where no input lies: outside of it, before it is there, or in a later call, when it has been taken back"
 
 
 def check(evidence: Evidence) -> CheckResult:
@@ -21,12 +17,6 @@ def check(evidence: Evidence) -> CheckResult:
         wrong = torch.isnan(actual) != torch.isnan(leaf.tensor)
         if count := int(wrong.sum()):
             where = wrong.nonzero()[0].tolist()
-            cause = _NO_INPUT if _is_poison(actual[wrong & torch.isnan(actual)]) else ""
+            cause = no_input(actual[wrong & torch.isnan(actual)])
             return failed("nan", f"{leaf.path}: {count} of {actual.numel()} elements are NaN on one side only, first at {where}{cause}")
     return passed("nan")
-
-
-def _is_poison(values: torch.Tensor) -> bool:
-    """Whether some of these values are what fills the memory around inputs, bit for bit."""
-    bits = values.contiguous().view(torch.uint8).reshape(-1, values.element_size())
-    return bool((bits == POISON_BYTE).all(dim=1).any())

@@ -9,7 +9,7 @@ import torch
 
 from kbench.records import CheckResult
 from kbench.worker import tensors
-from kbench.worker.checks.results import failed, passed
+from kbench.worker.checks.results import failed, no_input, passed
 from kbench.worker.evidence import Evidence, Leaf
 
 # Elements compared at a time: 16 Mi in float64 are 128 MiB a temporary.
@@ -193,7 +193,8 @@ def _larger(old: float | None, new: float) -> float:
 def _outside(leaf: Leaf, actual: torch.Tensor, expected: torch.Tensor, found: Difference, rule: str) -> str:
     where = [int(i) for i in torch.unravel_index(torch.tensor(found.worst), actual.shape)] if actual.dim() else []
     got, want = actual.reshape(-1)[found.worst].item(), expected.reshape(-1)[found.worst].item()
-    return f"{leaf.path}: {found.outside} of {actual.numel()} elements outside {rule}; worst at {where}: {_short(got)} against {_short(want)}"
+    cause = no_input(actual.reshape(-1)[found.worst : found.worst + 1])
+    return f"{leaf.path}: {found.outside} of {actual.numel()} elements outside {rule}; worst at {where}: {_short(got)} against {_short(want)}{cause}"
 
 
 def _short(value: object) -> str:
