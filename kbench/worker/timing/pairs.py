@@ -408,10 +408,13 @@ class CaseTimer:
         mixed = list(sets)
         mixed[chosen + self._untimed] = args
         side = self._sides[1]
-        answer, _, snapshot = self._try_slot(side, mixed, seed, cold=cold, doubled=0)
+        answer, _, args = self._try_slot(side, mixed, seed, cold=cold, doubled=0)
         side.busy_s += answer.number("busy_s") or 0.0
         self._checked += 1
-        self._compare(snapshot, mixed[self._untimed :], seed, calls_before=0 if cold else 1, chosen=chosen, slack=_VARIANT_SLACK)
+        self._compare_inputs(side, args, mixed[self._untimed :])
+        self._compare(
+            side.session.arenas["outputs"].memory.clone(), mixed[self._untimed :], seed, calls_before=0 if cold else 1, chosen=chosen, slack=_VARIANT_SLACK
+        )
 
     def _watch_idle(self, sets: list[list[Any]], seed: int, *, cold: bool) -> None:
         """Have the reference take its turn while the candidate, unasked, ought to use no processor."""
@@ -428,9 +431,12 @@ class CaseTimer:
         """Measure a slot; again, elsewhere, where its launch showed, for a call may have changed its inputs."""
         for doubled in range(_HIDING_TRIES):
             check = side is self._sides[1] and self._is_to_be_checked()
-            answer, outside_s, snapshot = self._try_slot(side, sets, seed, cold=cold, doubled=doubled)
+            answer, outside_s, args = self._try_slot(side, sets, seed, cold=cold, doubled=doubled)
             side.busy_s += answer.number("busy_s") or 0.0
             if check:
+                # Not after every slot: the reference's next one would find its memory turned over, and look the slower.
+                snapshot = side.session.arenas["outputs"].memory.clone()
+                self._compare_inputs(side, args, sets[self._untimed :])
                 # A hot slot has made the same call before.
                 self._compare(snapshot, sets[self._untimed :], seed, calls_before=0 if cold else 1)
             if not answer.flag("may_hide"):
@@ -443,8 +449,8 @@ class CaseTimer:
         side.seconds.append(seconds)
         side.reports.append({name: said for name in _REPORTED if (said := answer.number(name)) is not None})
 
-    def _try_slot(self, side: Side, sets: list[list[Any]], seed: int, *, cold: bool, doubled: int) -> tuple[Claims, float, torch.Tensor]:
-        """Have a side make a slot; what it says, the seconds by the judge's clock, and its outputs."""
+    def _try_slot(self, side: Side, sets: list[list[Any]], seed: int, *, cold: bool, doubled: int) -> tuple[Claims, float, list[tensors.Spec]]:
+        """Have a side make a slot; what it says, the seconds by the judge's clock, and where its inputs lie."""
         outputs = side.session.arenas["outputs"]
         if self._untimed:
             # What is to be timed is not there yet, nor where it will be: an untimed call could do its work.
@@ -457,10 +463,7 @@ class CaseTimer:
         started = time.perf_counter()
         answer = side.ask("slot", args=args, seed=seed, hold=self._random.randrange(_MAX_HELD[self._device.type]), cold=cold, doubled=doubled)
         outside_s = time.perf_counter() - started
-        if side is not self._sides[1]:
-            return answer, outside_s, outputs.memory
-        self._compare_inputs(side, args, sets)
-        return answer, outside_s, outputs.memory.clone()
+        return answer, outside_s, args
 
     def _shift(self) -> int:
         return self._random.randrange(self._slack_bytes // tensors.ALIGNMENT_BYTES) * tensors.ALIGNMENT_BYTES
