@@ -42,6 +42,9 @@ _LINEAR = 0.03
 # further one. Seen on an H200 in 20 fresh pairs of processes: 0.07 us of one of 4 us, 0.05 of one of 14, 0.15 of one of 181,
 # 3.1 us of 40 launches of 87, wherever their memory lay; in 100 of them 0.15 us of two of 21.
 _CPU_SCATTER, _CPU_SCATTER_S = 0.003, 90e-9
+# On a CPU more where a call touches more than a core's own cache holds, by the pages that a process has: seen in 8 pairs
+# of processes 0.019 a side of two with 2 and 12 MB, and 0.065 of rows gathered from a table of 5 MB.
+_PAGES_SCATTER, _PAGES_BYTES = 0.03, 2 * 2**20
 _GPU_SCATTER, _FIRST_LAUNCH_S, _LAUNCH_S = (0.0015, 0.035), 0.08e-6, 0.075e-6
 # Rather too short, so that launches are too many: torch's took 20 us each on one host, those of C++ take less.
 _QUEUE_S = 2e-6
@@ -125,13 +128,13 @@ def is_linear(lengths: Sequence[int], seconds: Sequence[Sequence[float]]) -> boo
     return abs(early - late) <= _LINEAR * max(abs(early), abs(late))
 
 
-def placement(timer: str, *sides: tuple[float, float]) -> float:
+def placement(timer: str, *sides: tuple[float, float], touched_bytes: int = 0) -> float:
     """How much the log ratio of two sides scatters from one pair of processes to another, as a standard deviation.
 
-    Each of `sides` is the seconds that a call takes, and how many launches it makes. Where a process's memory and its
-    channel to the device lie stays the same for its life.
+    Each of `sides` is the seconds that a call takes, and how many launches it makes. Where a process's memory, of which
+    a call touches so many bytes, and its channel to the device lie stays the same for its life.
     """
-    return math.hypot(*(_scatter(timer, call_s, launches) for call_s, launches in sides))
+    return math.hypot(*(_scatter(timer, call_s, launches, touched_bytes) for call_s, launches in sides))
 
 
 def launches_at_most(queue_s: float) -> float:
@@ -139,9 +142,9 @@ def launches_at_most(queue_s: float) -> float:
     return queue_s / _QUEUE_S
 
 
-def _scatter(timer: str, call_s: float, launches: float) -> float:
+def _scatter(timer: str, call_s: float, launches: float, touched_bytes: int) -> float:
     if timer == "cpu_monotonic":
-        return max(_CPU_SCATTER, _CPU_SCATTER_S / call_s)
+        return max(_CPU_SCATTER, _CPU_SCATTER_S / call_s, _PAGES_SCATTER * min(1.0, touched_bytes / _PAGES_BYTES))
     least, most = _GPU_SCATTER
     return min(max((_FIRST_LAUNCH_S + _LAUNCH_S * max(0.0, launches - 1)) / call_s, least), most)
 

@@ -148,6 +148,13 @@ def test_a_clock_that_scatters_more_than_processes_do_asks_for_none() -> None:
     assert samples.is_settled(noisy)
 
 
+def test_what_processes_differ_by_on_a_cpu_grows_with_the_memory_that_a_call_touches() -> None:
+    """A core's own cache holds the first."""
+    found = [samples.placement("cpu_monotonic", (1e-3, 0), touched_bytes=n) for n in (10_000, 2**20, 2**24)]
+
+    assert found == pytest.approx([0.003, 0.015, 0.03])
+
+
 def test_what_processes_differ_by_grows_with_the_launches_and_shrinks_with_the_time() -> None:
     """As seen on an H200, a side each: 1.6 % of 4.3 us, 0.35 % of 14 us, 0.7 % of two launches in 21 us, and 3.6 % of 40 in 87 us."""
     one = [samples.placement("cuda_events_cold", (s, 1)) for s in (4.3e-6, 14e-6, 5e-3)]

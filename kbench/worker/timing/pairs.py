@@ -661,6 +661,11 @@ class CaseTimer:
                 self._checked += 1
                 self._compare(snapshot, sets.args[:count], seed)
 
+    def _touched_bytes(self) -> int:
+        """Inputs, outputs and weights of a call."""
+        weights = [tensor for _, tensor in self._reference.weights]
+        return sum(t.numel() * t.element_size() for t in [*tensors.tensors_in(self._pool[0]), *self._returned, *weights])
+
     def _settle(self) -> None:
         if self._device.type == "cuda":
             torch.cuda.synchronize()
@@ -727,7 +732,11 @@ class CaseTimer:
         timer = "cuda_events_cold" if self._device.type == "cuda" else "cpu_monotonic"
         measured = {
             "format": samples.FORMAT,
-            "placement": samples.placement(timer, *((stats.median(side.seconds), samples.launches_at_most(side.queue_s)) for side in self._sides)),
+            "placement": samples.placement(
+                timer,
+                *((stats.median(side.seconds), samples.launches_at_most(side.queue_s)) for side in self._sides),
+                touched_bytes=self._touched_bytes(),
+            ),
             "pairs_a_block": per_block,
             "orders": orders,
             "precision": self._settings["precision"],
