@@ -30,6 +30,11 @@ def kept(name: str, actual: torch.Tensor | None, given: torch.Tensor) -> str:
     return "" if torch.equal(_bits(actual), _bits(given)) or torch.equal(actual, given) else f"the calls changed {name}"
 
 
+def is_count(tensor: torch.Tensor) -> bool:
+    """Whether a weight holds one whole number, as `num_batches_tracked` does."""
+    return tensor.numel() == 1 and not tensor.is_floating_point() and not tensor.is_complex()
+
+
 def follows(name: str, actual: torch.Tensor | None, expected: torch.Tensor, given: torch.Tensor, tolerance: Tolerance) -> str:
     """What is wrong with a weight that the reference changed from what it was given to what is expected; empty where nothing is.
 

@@ -402,19 +402,16 @@ class CaseTimer:
         if not trials or self._reference.stateful or self._sides[1].session.baseline or (self._changes_inputs and not cold):
             return
         chosen = self._random.randrange(self._loops)
-        args = self._random.choice(trials).args
-        if _layout_of(args) != _layout_of(self._pool[0]):
+        variant = self._random.choice(trials).args
+        if _layout_of(variant) != _layout_of(self._pool[0]):
             return
         mixed = list(sets)
-        mixed[chosen + self._untimed] = args
+        mixed[chosen + self._untimed] = variant
         side = self._sides[1]
         answer, _, args = self._try_slot(side, mixed, seed, cold=cold, doubled=0)
         side.busy_s += answer.number("busy_s") or 0.0
         self._checked += 1
-        self._compare_inputs(side, args, mixed[self._untimed :])
-        self._compare(
-            side.session.arenas["outputs"].memory.clone(), mixed[self._untimed :], seed, calls_before=0 if cold else 1, chosen=chosen, slack=_VARIANT_SLACK
-        )
+        self._check_slot(side, args, mixed, seed, cold=cold, chosen=chosen, slack=_VARIANT_SLACK)
 
     def _watch_idle(self, sets: list[list[Any]], seed: int, *, cold: bool) -> None:
         """Have the reference take its turn while the candidate, unasked, ought to use no processor."""
@@ -435,10 +432,7 @@ class CaseTimer:
             side.busy_s += answer.number("busy_s") or 0.0
             if check:
                 # Not after every slot: the reference's next one would find its memory turned over, and look the slower.
-                snapshot = side.session.arenas["outputs"].memory.clone()
-                self._compare_inputs(side, args, sets[self._untimed :])
-                # A hot slot has made the same call before.
-                self._compare(snapshot, sets[self._untimed :], seed, calls_before=0 if cold else 1)
+                self._check_slot(side, args, sets, seed, cold=cold)
             if not answer.flag("may_hide"):
                 break
         seconds = claimed_time(answer)
@@ -464,6 +458,13 @@ class CaseTimer:
         answer = side.ask("slot", args=args, seed=seed, hold=self._random.randrange(_MAX_HELD[self._device.type]), cold=cold, doubled=doubled)
         outside_s = time.perf_counter() - started
         return answer, outside_s, args
+
+    def _check_slot(self, side: Side, args: list[tensors.Spec], sets: list[list[Any]], seed: int, *, cold: bool, **how: Any) -> None:
+        """Compare what a slot left of its inputs and one of its outputs, as `_compare` does."""
+        snapshot, timed = side.session.arenas["outputs"].memory.clone(), sets[self._untimed :]
+        self._compare_inputs(side, args, timed)
+        # A hot slot has made the same call before.
+        self._compare(snapshot, timed, seed, calls_before=0 if cold else 1, **how)
 
     def _shift(self) -> int:
         return self._random.randrange(self._slack_bytes // tensors.ALIGNMENT_BYTES) * tensors.ALIGNMENT_BYTES
